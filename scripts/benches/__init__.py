@@ -1,0 +1,1 @@
+"""Benches: each module measures one claim, prints a table, and ends with one JSON object."""
