@@ -129,8 +129,7 @@ def test_no_module_is_dead() -> None:
     }
     folders = {"scripts", ".ci"}
     scripts = [p for p in tracked("") if p.relative_to(ROOT).parts[0] in folders]
-    launchers = "
-".join(p.read_text() for p in scripts)
+    launchers = "\n".join(p.read_text() for p in scripts)
     dead = [
         name
         for path in code_files()
