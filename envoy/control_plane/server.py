@@ -1,0 +1,142 @@
+"""The pump between gRPC and `xds_stream`: it carries messages and decides nothing."""
+
+import asyncio
+import itertools
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+from envoy.service.discovery.v3 import ads_pb2_grpc, discovery_pb2
+from google.protobuf import any_pb2
+
+from .resources import type_names
+from .snapshot import Snapshot
+from .topology import Address
+from .xds_stream import AdsStream, Request, Response
+
+log = logging.getLogger(__name__)
+
+_SERVER_OPTIONS: Final = (
+    # A second control plane on the same port fails instead of serving half of the Envoys.
+    ("grpc.so_reuseport", 0),
+    # Notice within half a minute that an Envoy's machine is gone.
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.max_concurrent_streams", 4096),
+)
+
+
+class Publisher:
+    """The snapshot in force; streams wait here for the next one."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self._changed = asyncio.Event()
+
+    def publish(self, snapshot: Snapshot) -> None:
+        """Put `snapshot` in force and wake every stream."""
+        self.snapshot = snapshot
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def newer_than(self, version: str) -> Snapshot:
+        """The snapshot in force as soon as its version is another one than `version`."""
+        while self.snapshot.version == version:
+            await self._changed.wait()
+        return self.snapshot
+
+
+@dataclass(slots=True)
+class Node:
+    """A connected Envoy: the id from its bootstrap (empty before its first request)."""
+
+    stream: AdsStream
+    id: str = ""
+
+
+class DiscoveryService(ads_pb2_grpc.AggregatedDiscoveryServiceServicer):  # type: ignore[misc]  # generated code without types
+    """ADS for any number of Envoys."""
+
+    def __init__(self, publisher: Publisher) -> None:
+        self.publisher = publisher
+        self.nodes: dict[int, Node] = {}
+        self.rejections_total: Counter[str] = Counter()
+        self._stream_ids = itertools.count()
+
+    async def StreamAggregatedResources(  # noqa: N802  # the name is the protocol's
+        self, requests: AsyncIterator[Any], _context: object
+    ) -> AsyncIterator[Any]:
+        """Run one Envoy's stream until either side ends it."""
+        node = Node(AdsStream(self.publisher.snapshot))
+        stream_id = next(self._stream_ids)
+        self.nodes[stream_id] = node
+        try:
+            async for response in self._converse(node, requests):
+                yield _to_message(response)
+        finally:
+            del self.nodes[stream_id]
+            log.info("node %s disconnected", node.id)
+
+    async def _converse(self, node: Node, requests: AsyncIterator[Any]) -> AsyncIterator[Response]:
+        incoming = asyncio.ensure_future(anext(requests, None))
+        change = asyncio.ensure_future(self.publisher.newer_than(node.stream.version))
+        try:
+            while True:
+                await asyncio.wait((incoming, change), return_when=asyncio.FIRST_COMPLETED)
+                responses: list[Response] = []
+                if change.done():
+                    responses += node.stream.publish(change.result())
+                    change = asyncio.ensure_future(self.publisher.newer_than(node.stream.version))
+                if incoming.done():
+                    message = incoming.result()
+                    if message is None:
+                        return
+                    responses += node.stream.receive(self._read(node, message))
+                    incoming = asyncio.ensure_future(anext(requests, None))
+                for response in responses:
+                    yield response
+        finally:
+            incoming.cancel()
+            change.cancel()
+
+    def _read(self, node: Node, message: Any) -> Request:
+        if message.node.id and not node.id:
+            node.id = message.node.id
+            log.info("node %s connected", node.id)
+        request = _from_message(message)
+        if request.error is not None:
+            type_name = type_names.get(request.type_url, "other")
+            self.rejections_total[type_name] += 1
+            log.error("node %s rejected %s: %s", node.id, type_name, request.error)
+        return request
+
+
+async def start(service: DiscoveryService, address: Address) -> grpc.aio.Server:
+    """Serve ADS on `address`; raises RuntimeError where it cannot be bound."""
+    server = grpc.aio.server(options=_SERVER_OPTIONS)
+    ads_pb2_grpc.add_AggregatedDiscoveryServiceServicer_to_server(service, server)
+    server.add_insecure_port(str(address))
+    await server.start()
+    return server
+
+
+def _from_message(message: Any) -> Request:
+    error = message.error_detail.message if message.HasField("error_detail") else None
+    names = frozenset(message.resource_names)
+    return Request(message.type_url, message.response_nonce, names, error)
+
+
+def _to_message(response: Response) -> Any:
+    return discovery_pb2.DiscoveryResponse(
+        type_url=response.type_url,
+        version_info=response.version,
+        nonce=response.nonce,
+        resources=[
+            any_pb2.Any(type_url=response.type_url, value=resource.body)
+            for resource in response.resources
+        ],
+    )
