@@ -12,8 +12,10 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import (
     http_connection_manager_pb2,
 )
 
-from .resources import CLUSTER, ENDPOINTS, LISTENER, PUSH_ORDER, ROUTES, decode, type_names
+from .resources import CLUSTER, ENDPOINTS, LISTENER, PUSH_ORDER, ROUTES, TYPE_NAMES, decode
 from .snapshot import Snapshot
+
+_http_connection_manager: Any = http_connection_manager_pb2
 
 View = dict[str, dict[str, Any]]
 
@@ -42,7 +44,7 @@ def _duplicate_names(snapshot: Snapshot) -> Iterator[str]:
     for type_url in PUSH_ORDER:
         names = [resource.name for resource in snapshot.resources[type_url]]
         for name in _repeated(names):
-            yield f"{type_names[type_url]} resource {name} occurs more than once"
+            yield f"{TYPE_NAMES[type_url]} resource {name} occurs more than once"
 
 
 def _eds_clusters_have_their_assignment(view: View) -> Iterator[str]:
@@ -78,7 +80,7 @@ def _listeners_have_their_routes(view: View) -> Iterator[str]:
 
 
 def _route_tables(listener: Any) -> Iterator[str]:
-    manager = http_connection_manager_pb2.HttpConnectionManager()
+    manager = _http_connection_manager.HttpConnectionManager()
     for chain in listener.filter_chains:
         for network_filter in chain.filters:
             if network_filter.typed_config.Unpack(manager):

@@ -41,14 +41,21 @@ ROUTES: Final = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
 # https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol#eventual-consistency-considerations
 PUSH_ORDER: Final = (CLUSTER, ENDPOINTS, LISTENER, ROUTES)
 
+# Generated modules carry no types, hence `Any` wherever a message is handled.
+_cluster: Any = cluster_pb2
+_endpoint: Any = endpoint_pb2
+_listener: Any = listener_pb2
+_route: Any = route_pb2
+_json_format: Any = json_format
+
 _MESSAGES: Final = {
-    CLUSTER: cluster_pb2.Cluster,
-    ENDPOINTS: endpoint_pb2.ClusterLoadAssignment,
-    LISTENER: listener_pb2.Listener,
-    ROUTES: route_pb2.RouteConfiguration,
+    CLUSTER: _cluster.Cluster,
+    ENDPOINTS: _endpoint.ClusterLoadAssignment,
+    LISTENER: _listener.Listener,
+    ROUTES: _route.RouteConfiguration,
 }
 
-type_names: Final = {CLUSTER: "CDS", ENDPOINTS: "EDS", LISTENER: "LDS", ROUTES: "RDS"}
+TYPE_NAMES: Final = {CLUSTER: "CDS", ENDPOINTS: "EDS", LISTENER: "LDS", ROUTES: "RDS"}
 
 Json = dict[str, Any]
 
@@ -63,7 +70,7 @@ class Resource:
 
 def encode(type_url: str, name: str, document: Json) -> Resource:
     """Encode Envoy's JSON form; raises `json_format.ParseError` on an unknown field."""
-    message = json_format.ParseDict(document, _MESSAGES[type_url]())
+    message = _json_format.ParseDict(document, _MESSAGES[type_url]())
     return Resource(name, message.SerializeToString(deterministic=True))
 
 

@@ -8,15 +8,20 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-import grpc
 import grpc.aio
 from envoy.service.discovery.v3 import ads_pb2_grpc, discovery_pb2
 from google.protobuf import any_pb2
 
-from .resources import type_names
+from .resources import TYPE_NAMES
 from .snapshot import Snapshot
 from .topology import Address
 from .xds_stream import AdsStream, Request, Response
+
+# Generated modules and gRPC carry no types.
+_ads: Any = ads_pb2_grpc
+_discovery: Any = discovery_pb2
+_any: Any = any_pb2
+_aio: Any = grpc.aio
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +63,7 @@ class Node:
     id: str = ""
 
 
-class DiscoveryService(ads_pb2_grpc.AggregatedDiscoveryServiceServicer):  # type: ignore[misc]  # generated code without types
+class DiscoveryService:
     """ADS for any number of Envoys."""
 
     def __init__(self, publisher: Publisher) -> None:
@@ -109,16 +114,16 @@ class DiscoveryService(ads_pb2_grpc.AggregatedDiscoveryServiceServicer):  # type
             log.info("node %s connected", node.id)
         request = _from_message(message)
         if request.error is not None:
-            type_name = type_names.get(request.type_url, "other")
+            type_name = TYPE_NAMES.get(request.type_url, "other")
             self.rejections_total[type_name] += 1
             log.error("node %s rejected %s: %s", node.id, type_name, request.error)
         return request
 
 
-async def start(service: DiscoveryService, address: Address) -> grpc.aio.Server:
+async def start(service: DiscoveryService, address: Address) -> Any:
     """Serve ADS on `address`; raises RuntimeError where it cannot be bound."""
-    server = grpc.aio.server(options=_SERVER_OPTIONS)
-    ads_pb2_grpc.add_AggregatedDiscoveryServiceServicer_to_server(service, server)
+    server = _aio.server(options=_SERVER_OPTIONS)
+    _ads.add_AggregatedDiscoveryServiceServicer_to_server(service, server)
     server.add_insecure_port(str(address))
     await server.start()
     return server
@@ -131,12 +136,12 @@ def _from_message(message: Any) -> Request:
 
 
 def _to_message(response: Response) -> Any:
-    return discovery_pb2.DiscoveryResponse(
+    return _discovery.DiscoveryResponse(
         type_url=response.type_url,
         version_info=response.version,
         nonce=response.nonce,
         resources=[
-            any_pb2.Any(type_url=response.type_url, value=resource.body)
+            _any.Any(type_url=response.type_url, value=resource.body)
             for resource in response.resources
         ],
     )

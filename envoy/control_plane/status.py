@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from .resources import PUSH_ORDER, type_names
+from .resources import PUSH_ORDER, TYPE_NAMES
 from .server import DiscoveryService, Node
 from .topology import Address
 from .topology_source import TopologyFile
@@ -38,7 +38,7 @@ def _describe_node(node: Node) -> dict[str, Any]:
     return {
         "id": node.id,
         "types": {
-            type_names[url]: {
+            TYPE_NAMES[url]: {
                 "accepted_version": state.accepted_version,
                 "rejected_version": state.rejection.version if state.rejection else "",
                 "rejection": state.rejection.message if state.rejection else "",
@@ -78,7 +78,7 @@ class _Metrics(Collector):
             f"{prefix}_rejections", "Responses that an Envoy rejected", labels=["type"]
         )
         for type_url in PUSH_ORDER:
-            name = type_names[type_url]
+            name = TYPE_NAMES[type_url]
             rejections.add_metric([name], service.rejections_total[name])
         yield rejections
 
