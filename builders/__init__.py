@@ -1,0 +1,1 @@
+"""Everything that makes engines: checkpoint readers, the engine builder, the reference model."""

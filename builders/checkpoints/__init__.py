@@ -1,0 +1,1 @@
+"""Readers that turn a checkpoint on disk into one `Checkpoint` value."""

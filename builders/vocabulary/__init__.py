@@ -1,0 +1,1 @@
+"""The tokenizer of a checkpoint: its document, its vocabulary, its special tokens."""
