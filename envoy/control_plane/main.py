@@ -37,11 +37,12 @@ async def _follow(source: TopologyFile, publisher: Publisher) -> None:
 async def run(path: Path) -> None:
     """Serve until SIGTERM or SIGINT.
 
-    Raises TopologyError or OSError where the topology cannot be used at the start, RuntimeError
-    where an address cannot be bound.
+    Raises TopologyError or OSError where the topology cannot be used at the start or an address
+    cannot be bound.
     """
     source = TopologyFile(path)
     service = DiscoveryService(Publisher(source.snapshot))
+    page = _open_page(source, service)
     ads = await server.start(service, source.topology.control_plane)
     log.info("snapshot %s on %s", source.snapshot.version, source.topology.control_plane)
     stop = asyncio.Event()
@@ -50,7 +51,8 @@ async def run(path: Path) -> None:
     try:
         async with asyncio.TaskGroup() as tasks:
             following = tasks.create_task(_follow(source, service.publisher))
-            page = _start_status(tasks, source, service)
+            if page is not None:
+                tasks.create_task(page.serve())
             await stop.wait()
             following.cancel()
             if page is not None:
@@ -59,15 +61,11 @@ async def run(path: Path) -> None:
         await ads.stop(_STOP_GRACE_S)
 
 
-def _start_status(
-    tasks: asyncio.TaskGroup, source: TopologyFile, service: DiscoveryService
-) -> status.StatusServer | None:
-    if source.topology.control_plane_status is None:
+def _open_page(source: TopologyFile, service: DiscoveryService) -> status.StatusServer | None:
+    address = source.topology.control_plane_status
+    if address is None:
         return None
-    app = status.make_app(source, service)
-    page = status.make_server(app, source.topology.control_plane_status)
-    tasks.create_task(page.serve())
-    return page
+    return status.StatusServer(status.make_app(source, service), status.bind(address))
 
 
 def main() -> int:
@@ -78,7 +76,7 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     try:
         asyncio.run(run(arguments.topology))
-    except (TopologyError, OSError, RuntimeError) as error:
+    except (TopologyError, OSError) as error:
         print(f"control plane cannot start: {error}", file=sys.stderr)
         return 2
     return 0

@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+import grpc
 import grpc.aio
-from envoy.service.discovery.v3 import ads_pb2_grpc, discovery_pb2
+from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf import any_pb2
 
 from .resources import TYPE_NAMES
@@ -18,12 +19,13 @@ from .topology import Address
 from .xds_stream import AdsStream, Request, Response
 
 # Generated modules and gRPC carry no types.
-_ads: Any = ads_pb2_grpc
 _discovery: Any = discovery_pb2
 _any: Any = any_pb2
-_aio: Any = grpc.aio
+_grpc: Any = grpc
 
 log = logging.getLogger(__name__)
+
+_SERVICE: Final = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 
 _SERVER_OPTIONS: Final = (
     # A second control plane on the same port fails instead of serving half of the Envoys.
@@ -72,9 +74,7 @@ class DiscoveryService:
         self.rejections_total: Counter[str] = Counter()
         self._stream_ids = itertools.count()
 
-    async def StreamAggregatedResources(  # noqa: N802  # the name is the protocol's
-        self, requests: AsyncIterator[Any], _context: object
-    ) -> AsyncIterator[Any]:
+    async def stream(self, requests: AsyncIterator[Any], _context: object) -> AsyncIterator[Any]:
         """Run one Envoy's stream until either side ends it."""
         node = Node(AdsStream(self.publisher.snapshot))
         stream_id = next(self._stream_ids)
@@ -121,10 +121,22 @@ class DiscoveryService:
 
 
 async def start(service: DiscoveryService, address: Address) -> Any:
-    """Serve ADS on `address`; raises RuntimeError where it cannot be bound."""
-    server = _aio.server(options=_SERVER_OPTIONS)
-    _ads.add_AggregatedDiscoveryServiceServicer_to_server(service, server)
-    server.add_insecure_port(str(address))
+    """Serve ADS on `address`; raises OSError where it cannot be bound."""
+    server = _grpc.aio.server(options=_SERVER_OPTIONS)
+    stream = _grpc.stream_stream_rpc_method_handler(
+        service.stream,
+        request_deserializer=_discovery.DiscoveryRequest.FromString,
+        response_serializer=_discovery.DiscoveryResponse.SerializeToString,
+    )
+    methods = {"StreamAggregatedResources": stream}
+    server.add_generic_rpc_handlers([_grpc.method_handlers_generic_handler(_SERVICE, methods)])
+    try:
+        server.add_insecure_port(str(address))
+    except RuntimeError as error:
+        raise OSError(
+            f"control_plane must be a free address, got {address}, which cannot be bound; "
+            "stop what listens there or choose another port"
+        ) from error
     await server.start()
     return server
 

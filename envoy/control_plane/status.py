@@ -1,6 +1,8 @@
 """What the control plane says about itself: GET /healthz, /status (JSON) and /metrics."""
 
 import contextlib
+import os
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -103,7 +105,18 @@ def make_app(source: TopologyFile, service: DiscoveryService) -> Starlette:
 
 
 class StatusServer(uvicorn.Server):
-    """uvicorn beside a gRPC server: signals belong to `main`, which ends both."""
+    """uvicorn beside a gRPC server: signals belong to `main`, which ends both.
+
+    Run it with `await server.serve()`, end it by `should_exit = True`.
+    """
+
+    def __init__(self, app: Starlette, listening: socket.socket) -> None:
+        super().__init__(uvicorn.Config(app, log_config=None, access_log=False, lifespan="off"))
+        self._listening = listening
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve on the bound socket until told to exit."""
+        await super().serve(sockets=sockets or [self._listening])
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -111,14 +124,13 @@ class StatusServer(uvicorn.Server):
         yield
 
 
-def make_server(app: Starlette, address: Address) -> StatusServer:
-    """The server for `app`; run it with `await server.serve()`, end it by `should_exit`."""
-    config = uvicorn.Config(
-        app,
-        host=address.address,
-        port=address.port,
-        log_config=None,
-        access_log=False,
-        lifespan="off",
-    )
-    return StatusServer(config)
+def bind(address: Address) -> socket.socket:
+    """A listening socket; raises OSError where the address is taken (uvicorn would exit)."""
+    family = socket.AF_INET6 if ":" in address.address else socket.AF_INET
+    try:
+        return socket.create_server((address.address, address.port), family=family)
+    except OSError as error:
+        raise OSError(
+            f"control_plane_status must be a free address, got {address}: {os.strerror(error.errno or 0)}; "
+            "stop what listens there or choose another port"
+        ) from error
