@@ -131,6 +131,6 @@ def bind(address: Address) -> socket.socket:
         return socket.create_server((address.address, address.port), family=family)
     except OSError as error:
         raise OSError(
-            f"control_plane_status must be a free address, got {address}: {os.strerror(error.errno or 0)}; "
-            "stop what listens there or choose another port"
+            f"control_plane_status must be a free address, got {address}: "
+            f"{os.strerror(error.errno or 0)}; stop what listens there or choose another port"
         ) from error
