@@ -4,6 +4,7 @@ A pure function of the vocabulary, what the checkpoint declares, and the user's 
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gguf import TokenType
@@ -156,6 +157,7 @@ def end_ids(
     """
     known = {vocabulary.ids[text] for text in END_TEXTS if text in vocabulary.ids}
     ends = dict.fromkeys((*declared.end_ids, *sorted(known | template.marker_ids)))
+    _refuse_nameless(vocabulary, ends)
     if not declared.end_ids and not known:
         raise BuildRefusedError(
             "The checkpoint declares no end-of-text token and its tokenizer has no known one.",
@@ -163,6 +165,19 @@ def end_ids(
             "add it to the checkpoint's config.json.",
         )
     return tuple(ends)
+
+
+def _refuse_nameless(vocabulary: Vocabulary, token_ids: Iterable[int]) -> None:
+    """An id that the checkpoint declares and the tokenizer has no text for."""
+    rows = len(vocabulary.tokens)
+    for token_id in token_ids:
+        if not 0 <= token_id < rows or vocabulary.kinds[token_id] is TokenType.UNUSED:
+            raise BuildRefusedError(
+                f"The checkpoint declares the token id {token_id}, which its tokenizer lacks.",
+                f"ids of the tokenizer's own {rows - vocabulary.kinds.count(TokenType.UNUSED)} "
+                "tokens.",
+                "use the tokenizer and the configuration of one and the same model.",
+            )
 
 
 def control_ids(vocabulary: Vocabulary, ends: tuple[int, ...]) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from builders.vocabulary.vocabulary import Vocabulary
 FILE_TYPES = {
     "f16": LlamaFileType.MOSTLY_F16,
     "q8_0": LlamaFileType.MOSTLY_Q8_0,
-    "q4_k_m": LlamaFileType.MOSTLY_Q4_K_M,
+    "q4_k_m": LlamaFileType.MOSTLY_Q8_0,  # converted, see builders/precision.py
 }
 FLOATS = {GGMLQuantizationType.F16: np.float16, GGMLQuantizationType.F32: np.float32}
 
