@@ -22,7 +22,7 @@ PIP_OPTIONS = (
 
 
 class Install:
-    """Makes or completes the environment `folder` from one lock; may be aborted by another thread."""
+    """Makes or completes the environment `folder` from one lock; another thread may abort it."""
 
     def __init__(
         self, folder: Path, lock: Path, fresh: bool, report: Callable[[str], None]

@@ -1,4 +1,4 @@
-"""What has to be installed: a pure function of the locks and of what the environments say they hold.
+"""What has to be installed: a pure function of the locks and of what the environments hold.
 
 An environment is described by one marker file, written last. No marker, or one that does not fit,
 means that the environment is made anew: a half-finished install is never repaired. The one thing

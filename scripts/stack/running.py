@@ -1,0 +1,133 @@
+"""What runs from a run folder: asking, waiting and stopping. Standard library only.
+
+So a stack can be looked at and stopped even where its environments are gone.
+"""
+
+import http.client
+import json
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from scripts.stack import probe, processes
+from scripts.stack.errors import StackError
+from scripts.stack.layout import RunFolder, StackConfig, ports_of
+from scripts.stack.locking import exclusive
+from scripts.stack.logs import tail
+from scripts.stack.progress import Progress
+from scripts.stack.readiness import ProcessView, StartWatch, health_checks, views
+from scripts.stack.supervisor import Supervisor, runtime_dir
+
+READY_LIMIT_S = 120.0
+LOOK_EVERY_S = 0.15
+DRAIN_LIMIT_S = 5.0
+STOP_LIMIT_S = 45.0
+LOG_LINES_SHOWN = 15
+
+
+@contextmanager
+def holding(folder: RunFolder, progress: Progress) -> Iterator[None]:
+    """Be the only one that starts or stops this stack."""
+
+    def waiting(holder: str) -> None:
+        progress.note(f"waiting for process {holder}, which starts or stops this stack")
+
+    with exclusive(folder.lock, waiting):
+        yield
+
+
+def supervisor_of(folder: RunFolder) -> Supervisor:
+    """Return the supervisor of a stack, running or not."""
+    return Supervisor(folder.supervisor_socket(runtime_dir(os.environ)))
+
+
+def running_config(folder: RunFolder) -> StackConfig | None:
+    """Return the settings of the stack that runs from this folder; None when none does."""
+    if supervisor_of(folder).pid() is None:
+        return None
+    try:
+        return StackConfig.from_document(json.loads(folder.config.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def look(config: StackConfig, supervisor: Supervisor) -> tuple[ProcessView, ...]:
+    """Return the present state of every process."""
+    checks = health_checks(config)
+    return views(checks, supervisor.processes(), probe.ask_all(checks))
+
+
+def wait_ready(config: StackConfig, progress: Progress, limit_s: float = READY_LIMIT_S) -> None:
+    """Wait until every process is ready.
+
+    Raises `StackError` when one cannot come up, or when the limit has passed.
+    """
+    supervisor = supervisor_of(RunFolder(Path(config.run_dir)))
+    watch = StartWatch()
+    pause = threading.Event()
+    until = time.monotonic() + limit_s
+    while True:
+        infos = supervisor.processes()
+        watch = watch.saw(infos)
+        seen = look(config, supervisor)
+        progress.show(seen)
+        if all(view.ready for view in seen):
+            return
+        failed = watch.failed(infos)
+        if failed:
+            raise _failure(config, failed, "does not stay up")
+        if not infos:
+            raise _failure(config, "supervisor", "has ended")
+        if time.monotonic() >= until:
+            late = next(view for view in seen if not view.ready)
+            what = f"is not ready after {limit_s:.0f} s ({late.detail})"
+            raise _failure(config, late.name, what)
+        pause.wait(LOOK_EVERY_S)
+
+
+def _failure(config: StackConfig, name: str, what: str) -> StackError:
+    log = RunFolder(Path(config.run_dir)).log_of(name)
+    lines = tail(log, LOG_LINES_SHOWN)
+    words = "\n".join(f"    {line}" for line in lines) if lines else "    (its log is empty)"
+    return StackError(
+        f"{name} {what}. The end of its log:\n{words}",
+        f"The whole log: {log}. Everything that was started is stopped again.",
+    )
+
+
+def stop(folder: RunFolder, progress: Progress) -> bool:
+    """Stop everything and clean up; return whether anything ran.
+
+    The edge goes first and lets requests in flight end, so nothing is refused midway.
+    """
+    supervisor = supervisor_of(folder)
+    config = running_config(folder)
+    ran = supervisor.pid() is not None or bool(processes.stack_processes(folder))
+    if config is not None:
+        _drain_edge(config)
+    supervisor.shutdown()
+    if not processes.wait_until(lambda: supervisor.pid() is None, STOP_LIMIT_S):
+        progress.note(f"the supervisor did not stop within {STOP_LIMIT_S:.0f} s; ending it")
+    processes.end(folder, grace_s=2.0)
+    for region in processes.shared_memory_of(folder):
+        region.unlink(missing_ok=True)
+    folder.supervisor_socket(runtime_dir(os.environ)).unlink(missing_ok=True)
+    shutil.rmtree(folder.state, ignore_errors=True)
+    return ran
+
+
+def _drain_edge(config: StackConfig) -> None:
+    """Take no new connection at the edge, and wait for the requests in flight."""
+    admin = ports_of(config).envoy_admin
+
+    def idle() -> bool:
+        status, body = probe.get(admin, "/stats?filter=^http.edge.downstream_rq_active$")
+        return status != http.client.OK or body.decode().strip().endswith((": 0", ""))
+
+    with suppress(OSError, http.client.HTTPException):  # Envoy is not up: nothing to wait for
+        probe.post(admin, "/drain_listeners?inboundonly")
+        processes.wait_until(idle, DRAIN_LIMIT_S)
