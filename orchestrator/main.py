@@ -1,0 +1,151 @@
+"""One orchestrator worker: reads settings, builds everything, serves until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+from pathlib import Path
+
+import uvicorn
+import uvloop
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry, start_http_server
+
+from orchestrator.admission import Permits
+from orchestrator.app import NativeCompletions, build_app
+from orchestrator.clock import Clock, SystemClock
+from orchestrator.generation.inference import InferenceClient
+from orchestrator.generation.triton import TritonClient
+from orchestrator.pipeline import Pipeline
+from orchestrator.policy import PERMISSIVE
+from orchestrator.pools import Pools
+from orchestrator.postprocess import Chain
+from orchestrator.prompt.engine import load_engine
+from orchestrator.prompt.recipe import read_default_recipe
+from orchestrator.prompt.segments import SegmentTable
+from orchestrator.readiness import Readiness
+from orchestrator.record.metrics import RequestMetrics
+from orchestrator.record.recorder import Recorder
+from orchestrator.session import SessionHasher, SessionSecretError, read_session_secret
+from orchestrator.settings import Settings, SettingsError, read_settings
+
+_ENGINE_RETRY_SECONDS = 2.0
+_STOP_SECONDS_MAX = 5
+
+
+def build_pools(settings: Settings) -> Pools:
+    """The pools of the settings, their engines not loaded yet."""
+    recipe = read_default_recipe()
+    return Pools(
+        {pool.name: Path(pool.engine_dir) for pool in settings.pools},
+        lambda engine_dir: load_engine(engine_dir, recipe, SegmentTable()),
+    )
+
+
+def build_pipeline(
+    settings: Settings,
+    *,
+    pools: Pools,
+    client: InferenceClient,
+    hasher: SessionHasher,
+    metrics: RequestMetrics,
+    clock: Clock,
+) -> Pipeline:
+    """The pipeline with all its stages."""
+    return Pipeline(
+        clock=clock,
+        policy_of=lambda tenant: PERMISSIVE,
+        pools=pools,
+        development_tenant=settings.development_tenant,
+        permits=Permits(settings.limits.worker_in_flight, settings.limits.pool_in_flight),
+        hasher=hasher,
+        client=client,
+        chain=Chain(),
+        recorder=Recorder(hasher, metrics, clock),
+    )
+
+
+async def serve(settings: Settings, hasher: SessionHasher) -> None:
+    """Serves until SIGTERM or SIGINT, then lets what is in flight finish for a moment."""
+    registry, clock = CollectorRegistry(), SystemClock()
+    metrics = RequestMetrics(registry)
+    pools = build_pools(settings)
+    client = TritonClient(settings.inference.target)
+    pipeline = build_pipeline(
+        settings, pools=pools, client=client, hasher=hasher, metrics=metrics, clock=clock
+    )
+    completions = NativeCompletions(pipeline, metrics, clock, settings.development_tenant)
+    readiness = Readiness(pools, settings.inference, settings.replicas)
+    app = build_app(completions, readiness.missing)
+    metrics_server, metrics_thread = start_http_server(
+        settings.metrics.port, settings.metrics.address, registry
+    )
+    loading = asyncio.create_task(_load_engines(pools))
+    try:
+        await http_server(app, settings.listen.address, settings.listen.port).serve()
+    finally:
+        loading.cancel()
+        await client.close()
+        metrics_server.shutdown()
+        metrics_thread.join()
+
+
+def _keep_stopping_clean() -> None:
+    """The server raises the signal that stopped it once more when it is done: let that pass."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+
+
+def http_server(app: FastAPI, address: str, port: int) -> uvicorn.Server:
+    """The ASGI server: one process, no access log (it would name paths), no server header."""
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            host=address,
+            port=port,
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            log_config=None,
+            timeout_graceful_shutdown=_STOP_SECONDS_MAX,
+        )
+    )
+
+
+async def _load_engines(pools: Pools) -> None:
+    """Loads engines, and tries again while any is missing: the builder may still be at work."""
+    while True:
+        await asyncio.to_thread(pools.load_missing)
+        if not pools.missing:
+            return
+        for name, reason in pools.missing.items():
+            logging.getLogger(__name__).warning("pool %s has no engine: %s", name, reason)
+        await asyncio.sleep(_ENGINE_RETRY_SECONDS)
+
+
+def main() -> int:
+    """Command line: `--settings FILE`; exit status 2 for settings that cannot be used."""
+    parser = argparse.ArgumentParser(prog="python -m orchestrator.main", description=__doc__)
+    parser.add_argument("--settings", type=Path, required=True, help="YAML file of settings")
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        settings = read_settings(arguments.settings)
+        hasher = SessionHasher(read_session_secret(Path(settings.session_secret_file)))
+    except (SettingsError, SessionSecretError) as error:
+        print(f"orchestrator: {error}", file=sys.stderr)
+        return 2
+    _keep_stopping_clean()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve(settings, hasher))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""The request's way: one coroutine, one line per stage.
+
+Decisions are pure and live in their own modules; this one only carries them out. The permit and the
+record are `with` blocks, so nothing leaks when a stage raises or the client goes away, and nothing
+is awaited between deciding to admit and holding the permit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from orchestrator import policy, routing
+from orchestrator.admission import Permits, Refuse
+from orchestrator.clock import Clock
+from orchestrator.generation.decoding import TokenDecoder
+from orchestrator.generation.generate import generate
+from orchestrator.generation.inference import InferenceClient, InferenceRequest, StopRule
+from orchestrator.generation.stopping import BlockRule
+from orchestrator.outcome import Outcome
+from orchestrator.pools import Pools
+from orchestrator.postprocess import Chain, Context
+from orchestrator.prompt.engine import PromptEngine
+from orchestrator.prompt.parts import FimPrompt, PromptParts
+from orchestrator.record.recorder import Answer, Recorder, Recording
+from orchestrator.request import CompletionRequest, Mode
+from orchestrator.session import SessionHasher
+
+
+class Pipeline:
+    """Everything that serves requests, handed in ready-made."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        policy_of: Callable[[str], policy.PolicyDocument],
+        pools: Pools,
+        development_tenant: str,
+        permits: Permits,
+        hasher: SessionHasher,
+        client: InferenceClient,
+        chain: Chain,
+        recorder: Recorder,
+    ) -> None:
+        self._clock = clock
+        self._policy_of = policy_of
+        self._pools = pools
+        self._development_tenant = development_tenant
+        self._permits = permits
+        self._hasher = hasher
+        self._client = client
+        self._chain = chain
+        self._recorder = recorder
+
+    async def complete(self, request: CompletionRequest) -> Answer:
+        """Serves one request. Raises nothing but CancelledError; every other end is an answer."""
+        with self._recorder.open(request) as recording:
+            allowed = policy.decide(request, self._policy_of(request.principal.tenant))
+            recording.decided(allowed)
+            if isinstance(allowed, policy.Deny):
+                return recording.ended(allowed.outcome, allowed.reason)
+            route = routing.decide(
+                request, allowed.mode, self._pools.ready, self._development_tenant
+            )
+            recording.routed(route)
+            if isinstance(route, routing.NoRoute):
+                return recording.ended(Outcome.REFUSED, route.reason)
+            now_ms = self._clock.now_ms()
+            with self._permits.enter(route.pool.name, route.deadline, now_ms) as admission:
+                recording.lap("admission")
+                if isinstance(admission, Refuse):
+                    return recording.ended(Outcome.REFUSED, admission.reason)
+                engine = self._pools.engine(route.pool.name)
+                salt = self._salt(request, allowed, recording)
+                prompt = engine.compose(PromptParts.of(request), salt)
+                recording.composed(prompt, engine.recipe.name)
+                recording.lap("prompt")
+                generated = await generate(
+                    self._client,
+                    self._sequence(route, engine, prompt, salt, recording),
+                    TokenDecoder(engine.tokenizer.token_bytes, engine.control_ids),
+                    _block_rule(request, route, recording),
+                )
+                recording.generated(generated)
+                recording.lap("generation")
+            context = Context(request.document, route.mode, recording.language)
+            verdict = self._chain.run(generated.text, context)
+            recording.lap("postprocess")
+            return recording.judged(verdict, route.deadline)
+        return recording.answer()
+
+    def _salt(
+        self, request: CompletionRequest, allowed: policy.Allow, recording: Recording
+    ) -> bytes:
+        scope = allowed.policy.cache_scope
+        return self._hasher.cache_salt(request.principal, scope, recording.session_key)
+
+    def _sequence(
+        self,
+        route: routing.Route,
+        engine: PromptEngine,
+        prompt: FimPrompt,
+        salt: bytes,
+        recording: Recording,
+    ) -> InferenceRequest:
+        is_line = route.mode is Mode.LINE
+        return InferenceRequest(
+            pool=route.pool.name,
+            session_key=recording.session_key,
+            token_ids=prompt.token_ids,
+            cache_salt=salt,
+            max_tokens=min(route.max_tokens, engine.room_for_answer(prompt)),
+            stop_rule=StopRule.NEWLINE if is_line else StopRule.NONE,
+            streaming=not is_line,
+            remaining_ms=int(route.deadline.remaining_ms(self._clock.now_ms())),
+        )
+
+
+def _block_rule(
+    request: CompletionRequest, route: routing.Route, recording: Recording
+) -> BlockRule | None:
+    if route.mode is Mode.LINE:
+        return None
+    line_before = request.document.prefix.rpartition("\n")[2]
+    return BlockRule(line_before, recording.language)

@@ -1,0 +1,1 @@
+"""Prompt composition: recipes, windows and the tokenizer. Pure but for reading engine folders."""

@@ -1,0 +1,1 @@
+"""Exactly one record per request, whatever happened to it."""

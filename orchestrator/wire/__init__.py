@@ -1,0 +1,1 @@
+"""Wire formats: each turns bytes into a `CompletionRequest` and an answer into bytes."""
