@@ -5,13 +5,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-import signal
 import sys
 from pathlib import Path
 
-import uvicorn
 import uvloop
-from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, start_http_server
 
 from orchestrator.admission import Permits
@@ -29,11 +26,11 @@ from orchestrator.prompt.segments import SegmentTable
 from orchestrator.readiness import Readiness
 from orchestrator.record.metrics import RequestMetrics
 from orchestrator.record.recorder import Recorder
+from orchestrator.serving import http_server, keep_stopping_clean
 from orchestrator.session import SessionHasher, SessionSecretError, read_session_secret
 from orchestrator.settings import Settings, SettingsError, read_settings
 
 _ENGINE_RETRY_SECONDS = 2.0
-_STOP_SECONDS_MAX = 5
 
 
 def build_pools(settings: Settings) -> Pools:
@@ -85,37 +82,12 @@ async def serve(settings: Settings, hasher: SessionHasher) -> None:
     )
     loading = asyncio.create_task(_load_engines(pools))
     try:
-        await http_server(app, settings.listen.address, settings.listen.port).serve()
+        await http_server(app, settings.listen).serve()
     finally:
         loading.cancel()
         await client.close()
         metrics_server.shutdown()
         metrics_thread.join()
-
-
-def _keep_stopping_clean() -> None:
-    """The server raises the signal that stopped it once more when it is done: let that pass."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)
-
-
-def http_server(app: FastAPI, address: str, port: int) -> uvicorn.Server:
-    """The ASGI server: one process, no access log (it would name paths), no server header."""
-    return uvicorn.Server(
-        uvicorn.Config(
-            app,
-            host=address,
-            port=port,
-            http="httptools",
-            ws="none",
-            lifespan="off",
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            log_config=None,
-            timeout_graceful_shutdown=_STOP_SECONDS_MAX,
-        )
-    )
 
 
 async def _load_engines(pools: Pools) -> None:
@@ -141,7 +113,7 @@ def main() -> int:
     except (SettingsError, SessionSecretError) as error:
         print(f"orchestrator: {error}", file=sys.stderr)
         return 2
-    _keep_stopping_clean()
+    keep_stopping_clean()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(settings, hasher))
     return 0

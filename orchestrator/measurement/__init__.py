@@ -1,0 +1,1 @@
+"""The measurement plane: a process of its own, which the request plane never waits for."""
