@@ -49,8 +49,18 @@ class EditingSession:
         self.cursor = min(self.suffix_start, self.cursor + characters)
         self.version += 1
 
-    def body(self, *, mode: str, max_tokens: int, deadline_ms: int = 30_000) -> bytes:
-        """The request as JSON; the deadline is wide so that slow runs are measured, not dropped."""
+    @property
+    def prefix(self) -> str:
+        """What stands before the cursor."""
+        return self.text[: self.cursor]
+
+    @property
+    def suffix(self) -> str:
+        """What stands after the cursor."""
+        return self.text[self.suffix_start :]
+
+    def body(self, *, mode: str, max_tokens: int, deadline_ms: int) -> bytes:
+        """The request as JSON."""
         return msgspec.json.encode(
             {
                 "session": {
@@ -62,8 +72,8 @@ class EditingSession:
                     "language": "python",
                     "version": self.version,
                     "prefix_start_line": 0,
-                    "prefix": self.text[: self.cursor],
-                    "suffix": self.text[self.suffix_start :],
+                    "prefix": self.prefix,
+                    "suffix": self.suffix,
                 },
                 "mode": mode,
                 "trigger": "automatic",
