@@ -17,10 +17,11 @@ from pathlib import Path
 from builders.training import archives, filters
 from builders.training.errors import TrainingError
 from builders.training.files import replace_file
-from builders.training.packages import Package, normalised_name
+from builders.training.packages import Package
 from builders.training.recipe import CorpusLimits
 
 STANDARD_LIBRARY = "cpython"
+SMALL_HELD_OUT_FOLDER = "email/"
 _NOT_STANDARD_LIBRARY = ("site-packages", "dist-packages", "__pycache__", "test", "idlelib")
 
 
@@ -106,13 +107,13 @@ class Deduplicator:
 
 def build(
     found: Mapping[Package, Path],
-    held_out_packages: Iterable[str],
+    held_out_packages: Iterable[Package],
     limits: CorpusLimits,
     report: Callable[[str], None],
     standard_library: Iterable[tuple[str, bytes]] | None = None,
 ) -> Corpus:
     """Filter all sources; held-out packages first, so that their copies never train."""
-    held_out_keys = {normalised_name(name) for name in held_out_packages}
+    held_out_keys = {package.key for package in held_out_packages}
     deduplicator = Deduplicator()
     held_out: list[SourceFile] = []
     training: list[SourceFile] = []
@@ -126,6 +127,17 @@ def build(
     library_max = limits.standard_library_bytes_max
     own = select(STANDARD_LIBRARY, library, library_max, limits)
     training.extend(deduplicator.unseen(own))
+    return Corpus(tuple(training), tuple(held_out))
+
+
+def build_small(limits: CorpusLimits) -> Corpus:
+    """A corpus for trying things out: the standard library alone, one of its packages held out."""
+    inside: dict[bool, list[tuple[str, bytes]]] = {True: [], False: []}
+    for path, content in standard_library_files():
+        inside[path.startswith(SMALL_HELD_OUT_FOLDER)].append((path, content))
+    bytes_max = limits.standard_library_bytes_max
+    training = select(STANDARD_LIBRARY, inside[False], bytes_max, limits)
+    held_out = select(SMALL_HELD_OUT_FOLDER, inside[True], bytes_max, limits)
     return Corpus(tuple(training), tuple(held_out))
 
 

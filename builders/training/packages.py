@@ -7,6 +7,8 @@ from pathlib import Path
 
 from builders.training.errors import TrainingError
 
+STANDARD_LIBRARY_ROW = "cpython standard library"  # on the list for its licence, not a package
+
 
 @dataclass(frozen=True, order=True)
 class Package:
@@ -43,4 +45,4 @@ def read_packages(path: Path) -> list[Package]:
             raise TrainingError(
                 f"{path}, line {number}: a package needs a name and a version, separated by a tab"
             )
-    return packages
+    return [package for package in packages if package.name != STANDARD_LIBRARY_ROW]

@@ -6,6 +6,8 @@ same shape of work in a size that two cores finish in seconds.
 
 from dataclasses import dataclass
 
+from builders.training.packages import Package
+
 
 @dataclass(frozen=True)
 class ModelShape:
@@ -103,17 +105,18 @@ class Recipe:
     evaluation: EvaluationPlan
 
 
+# Never learnt from. The versions are those of the package list's day.
 HELD_OUT_PACKAGES = (
-    "networkx",
-    "httpx",
-    "flask",
-    "rich",
-    "attrs",
-    "click",
-    "starlette",
-    "aiofiles",
-    "schedule",
-    "tabulate",
+    Package("networkx", "3.6.1"),
+    Package("httpx", "0.28.1"),
+    Package("flask", "3.1.3"),
+    Package("rich", "15.0.0"),
+    Package("attrs", "26.1.0"),
+    Package("click", "8.5.0"),
+    Package("starlette", "1.7.0"),
+    Package("aiofiles", "25.1.0"),
+    Package("schedule", "1.2.2"),
+    Package("tabulate", "0.10.0"),
 )
 
 REFERENCE = Recipe(ModelShape(), CorpusLimits(), ExampleMix(), Optimisation(), EvaluationPlan())
