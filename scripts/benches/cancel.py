@@ -1,0 +1,192 @@
+"""Cancels at random moments: what the engine computes after one, and what stays behind.
+
+An editor cancels by breaking its connection. The reset goes through Envoy, the orchestrator and
+Envoy again to the replica, which notices it between two steps of the engine. Measured are the
+tokens decoded after the replica could know of it (by the replica's own count), the time from the
+client's reset to the abort in the engine, whether the batch is empty afterwards, and whether any
+process grows over thousands of cancels.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from scripts.benches.editing import EditingSession, editing_sessions
+from scripts.benches.http_client import HttpConnection
+from scripts.benches.paths import COMPLETIONS, DEADLINE_MS
+from scripts.benches.processes import is_quiet, resident_mib, until
+from scripts.benches.report import Report, quantile
+from scripts.stack.api import RunningStack, running_stack
+
+DESCRIPTION = "requests reset at random moments, through Envoy: what is decoded after, what leaks"
+BLOCK_TOKENS = 192
+CONCURRENCY = 8
+WARM_UP_CANCELS = 1000
+"""Caches, pools and allocators fill during these; growth is counted from here."""
+GROWTH_MIB_MAX = 8.0
+"""A leak of 2 KiB a cancel would show as 8 MiB over 4,000."""
+QUIET_LIMIT_S = 5.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of this bench."""
+    parser.add_argument("--resets", type=int, default=200, help="requests reset one by one")
+    parser.add_argument("--memory-cancels", type=int, default=5000, help="0 leaves this part out")
+
+
+@dataclass(frozen=True)
+class Cancelled:
+    """One cancelled sequence, as the replica traced it."""
+
+    tokens_after_cancel: int
+    reset_to_abort_ms: float
+    tokens_before: int
+
+
+class Traces:
+    """Reads what the replicas append to their trace files."""
+
+    def __init__(self, stack: RunningStack) -> None:
+        paths = [stack.folder.trace_of(replica.name) for replica in stack.replicas]
+        self._files = [path.open(encoding="utf-8") for path in paths]
+
+    def new(self) -> list[dict[str, Any]]:
+        """Lines since the last call."""
+        return [json.loads(line) for file in self._files for line in file]
+
+
+def ended_us(line: dict[str, Any]) -> int:
+    """When a traced sequence left the batch, on the clock of time.monotonic."""
+    return int(line["accepted_us"] + line["queue_us"] + line["prefill_us"] + line["decode_us"])
+
+
+async def reset_at_random(
+    port: int, session: EditingSession, rng: random.Random, longest_s: float
+) -> int:
+    """Asks for a block and breaks the connection at a random moment; returns when, in us."""
+    connection = await HttpConnection.open("127.0.0.1", port)
+    body = session.body(mode="block", max_tokens=BLOCK_TOKENS, deadline_ms=DEADLINE_MS)
+    connection.send(COMPLETIONS, body)
+    await asyncio.sleep(rng.uniform(0, longest_s))
+    reset_us = time.monotonic_ns() // 1000
+    connection.reset()
+    return reset_us
+
+
+async def whole_request_s(port: int, sessions: Iterator[EditingSession]) -> float:
+    """The median time of requests that nobody cancels."""
+    times = []
+    for _ in range(15):
+        connection = await HttpConnection.open("127.0.0.1", port)
+        body = next(sessions).body(mode="block", max_tokens=BLOCK_TOKENS, deadline_ms=DEADLINE_MS)
+        started_s = time.perf_counter()
+        await connection.post(COMPLETIONS, body)
+        times.append(time.perf_counter() - started_s)
+        connection.reset()
+    return quantile(times, 0.5)
+
+
+async def one_by_one(stack: RunningStack, resets: int, seed: int) -> tuple[list[Cancelled], int]:
+    """Resets one request after the other; the second value counts those that ended before."""
+    sessions, rng, traces = editing_sessions(seed), random.Random(seed), Traces(stack)
+    longest_s = await whole_request_s(stack.config.edge_port, sessions)
+    traces.new()
+    cancelled, ended_before = [], 0
+    for _ in range(resets):
+        reset_us = await reset_at_random(stack.config.edge_port, next(sessions), rng, longest_s)
+        if not await until(lambda: is_quiet(stack), QUIET_LIMIT_S):
+            raise RuntimeError(f"a sequence still lives {QUIET_LIMIT_S} s after its reset")
+        lines = [line for line in traces.new() if line["finish_reason"] == "cancelled"]
+        ended_before += not lines
+        cancelled += [
+            Cancelled(
+                line["tokens_after_cancel"],
+                (ended_us(line) - reset_us) / 1000,
+                line["output_tokens"],
+            )
+            for line in lines
+        ]
+    return cancelled, ended_before
+
+
+async def many(stack: RunningStack, cancels: int, seed: int) -> dict[str, list[float]]:
+    """Cancels in several sessions at once; resident memory by process, a reading a thousand."""
+    rng = random.Random(seed)
+    streams = [editing_sessions(seed * 100 + number) for number in range(CONCURRENCY)]
+    readings: dict[str, list[float]] = {}
+    done = 0
+
+    async def some(stream: Iterator[EditingSession], count: int) -> None:
+        for _ in range(count):
+            await reset_at_random(stack.config.edge_port, next(stream), rng, 0.05)
+
+    while done < cancels:
+        share = min(WARM_UP_CANCELS, cancels - done) // CONCURRENCY
+        await asyncio.gather(*(some(stream, share) for stream in streams))
+        done += share * CONCURRENCY
+        await until(lambda: is_quiet(stack), QUIET_LIMIT_S)
+        for name, mib in resident_mib(stack).items():
+            readings.setdefault(name, []).append(mib)
+    return readings
+
+
+def _report_resets(report: Report, cancelled: list[Cancelled], ended_before: int) -> None:
+    after = [sequence.tokens_after_cancel for sequence in cancelled]
+    delay = [sequence.reset_to_abort_ms for sequence in cancelled]
+    worst = max(after, default=0)
+    rows: list[tuple[object, ...]] = [
+        ("cancelled in the engine", len(cancelled), "", ""),
+        ("ended or dropped before the engine saw it", ended_before, "", ""),
+        ("tokens decoded after the cancel arrived", *_spread(after)),
+        ("reset at the client to abort in the engine, ms", *_spread(delay)),
+    ]
+    report.table("Requests reset one by one", ("", "p50", "p99", "max"), rows)
+    report.figures["resets"] = {
+        "cancelled": len(cancelled),
+        "ended_before": ended_before,
+        "tokens_after_cancel_max": worst,
+        "reset_to_abort_ms_p50": quantile(delay, 0.5),
+        "reset_to_abort_ms_p99": quantile(delay, 0.99),
+    }
+    report.goal("tokens after a cancel", "at most one step", f"{worst}", met=worst <= 1)
+    enough = len(cancelled) >= 50
+    report.goal("cancels that reached a live sequence", ">= 50", f"{len(cancelled)}", met=enough)
+
+
+def _spread(values: list[Any]) -> tuple[float, float, float]:
+    return quantile(values, 0.5), quantile(values, 0.99), max(values, default=float("nan"))
+
+
+def _report_memory(report: Report, readings: dict[str, list[float]]) -> None:
+    rows, growth = [], {}
+    for name, mib in readings.items():
+        growth[name] = mib[-1] - mib[0]
+        rows.append((name, mib[0], mib[-1], growth[name]))
+    columns = ("process", "MiB after 1,000", "MiB at the end", "growth")
+    report.table("Resident memory over the cancels", columns, rows)
+    report.figures["memory_mib"] = readings
+    worst = max(growth.values())
+    limit = f"< {GROWTH_MIB_MAX:.0f} MiB in any process"
+    report.goal("growth", limit, f"{worst:.1f} MiB", met=worst < GROWTH_MIB_MAX)
+
+
+async def measure(stack: RunningStack, arguments: argparse.Namespace) -> Report:
+    """The whole bench on a running stack."""
+    report = Report("cancel", arguments.seed)
+    _report_resets(report, *await one_by_one(stack, arguments.resets, arguments.seed))
+    if arguments.memory_cancels:
+        _report_memory(report, await many(stack, arguments.memory_cancels, arguments.seed))
+    quiet = await until(lambda: is_quiet(stack), QUIET_LIMIT_S)
+    report.goal("batch and queue empty afterwards", "yes", "yes" if quiet else "no", met=quiet)
+    return report
+
+
+def run(arguments: argparse.Namespace) -> Report:
+    """Starts a stack of its own, measures, stops it."""
+    with running_stack(cache_mib=128, trace=True) as stack:
+        return asyncio.run(measure(stack, arguments))
