@@ -1,21 +1,19 @@
 """Clusters and their endpoints: where Envoy sends a request, and how it notices a dead process.
 
-Owns CDS and EDS. The rule: one slot is one place on the ring, whatever process fills it, and a
-request is never sent twice (no retries anywhere: a repeated generation costs engine time).
+Owns CDS and EDS. The rule: one slot is one place, whatever process fills it, and a request is
+never sent twice (no retries anywhere: a repeated generation costs engine time).
 """
 
 from collections.abc import Iterable
 from typing import Final
 
+from . import placement
 from .resources import Json
 from .topology import Pool, Replica, Topology, Worker
 
 ORCHESTRATOR: Final = "orchestrator"
 
 ADS: Final[Json] = {"ads": {}, "resource_api_version": "V3"}
-
-# Enough points that two to twenty slots share the ring within a few percent, cheap to rebuild.
-_RING_POINTS_MIN: Final = 4096
 
 # Above anything one Envoy can carry: admission belongs to the orchestrator, not to a breaker.
 _CONCURRENCY_MAX: Final = 65_536
@@ -44,7 +42,6 @@ def orchestrator_cluster() -> Json:
     """Workers over HTTP/1.1, where a reset of the request closes the connection to the worker.
 
     (One server in use ignored HTTP/2 stream resets; a closed connection cannot be overlooked.)
-    No bounded load: identical requests in flight at once must meet in one worker to be coalesced.
     """
     return _cluster(ORCHESTRATOR) | {
         "typed_extension_protocol_options": _http_options(
@@ -53,24 +50,22 @@ def orchestrator_cluster() -> Json:
             # request into a connection which the worker is closing: it would not be retried.
             {"idle_timeout": "4s"},
         ),
-        "load_balancing_policy": _ring_hash({}),
+        "load_balancing_policy": placement.unbounded(),
     }
 
 
-def pool_cluster(pool: Pool, hash_balance_factor: float) -> Json:
-    """Replicas over HTTP/2 (gRPC), ring hash with bounded load.
-
-    `hash_balance_factor` is the most a replica may carry, as a multiple of the average.
-    """
-    bound = {"hash_balance_factor": round(hash_balance_factor * 100)}
+def pool_cluster(pool: Pool, topology: Topology) -> Json:
+    """Replicas over HTTP/2 (gRPC); the session decides which, within the bound of its load."""
     return _cluster(pool_cluster_name(pool.name)) | {
         "typed_extension_protocol_options": _http_options({"http2_protocol_options": _H2}, {}),
-        "load_balancing_policy": _ring_hash({"consistent_hashing_lb_config": bound}),
+        "load_balancing_policy": placement.bounded(
+            topology.placement, topology.hash_balance_factor
+        ),
     }
 
 
 def worker_endpoints(workers: Iterable[Worker]) -> Json:
-    """The assignment of the cluster `orchestrator`; a worker's name is its place on the ring."""
+    """The assignment of the cluster `orchestrator`; a worker's name is its place."""
     return {
         "cluster_name": ORCHESTRATOR,
         "endpoints": [
@@ -183,13 +178,3 @@ def _http_options(explicit: Json, common: Json) -> Json:
             "common_http_protocol_options": common,
         }
     }
-
-
-def _ring_hash(bound: Json) -> Json:
-    ring = {
-        "@type": "type.googleapis.com/envoy.extensions.load_balancing_policies"
-        ".ring_hash.v3.RingHash",
-        "minimum_ring_size": _RING_POINTS_MIN,
-    }
-    name = "envoy.load_balancing_policies.ring_hash"
-    return {"policies": [{"typed_extension_config": {"name": name, "typed_config": ring | bound}}]}

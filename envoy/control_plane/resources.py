@@ -20,7 +20,6 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import (
 from envoy.extensions.http.early_header_mutation.header_mutation.v3 import (
     header_mutation_pb2 as _header_mutation,
 )
-from envoy.extensions.load_balancing_policies.ring_hash.v3 import ring_hash_pb2 as _ring_hash
 from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2 as _http_protocol_options
 from google.protobuf import json_format
 
@@ -28,7 +27,6 @@ REGISTERED: Final = (
     _router,
     _http_connection_manager,
     _header_mutation,
-    _ring_hash,
     _http_protocol_options,
 )
 

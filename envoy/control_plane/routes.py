@@ -1,4 +1,4 @@
-"""Routes: which cluster answers, and by which header the ring is entered.
+"""Routes: which cluster answers, and which header decides the place within it.
 
 Owns RDS. The rule: a request reaches a replica only by pool and session, both given; anything
 else is refused here, because Envoy would send a request without a hash to a random host.

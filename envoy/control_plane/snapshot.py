@@ -48,7 +48,7 @@ def make_snapshot(resources: Mapping[str, tuple[Resource, ...]]) -> Snapshot:
 
 
 def _clusters(topology: Topology) -> list[Json]:
-    pools = [clusters.pool_cluster(p, topology.hash_balance_factor) for p in topology.pools]
+    pools = [clusters.pool_cluster(pool, topology) for pool in topology.pools]
     return [clusters.orchestrator_cluster(), *pools]
 
 

@@ -20,6 +20,8 @@ Weight = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 # Envoy takes the factor in whole percent and refuses less than 100.
 BalanceFactor = Annotated[float, msgspec.Meta(ge=1.0, le=100.0)]
 SlotState = Literal["serving", "draining"]
+# How a session finds its slot; see `placement`.
+Placement = Literal["maglev", "ring_hash", "round_robin"]
 
 
 class TopologyError(ValueError):
@@ -50,7 +52,7 @@ class Worker(Strict, frozen=True):
 
 
 class Replica(Strict, frozen=True):
-    """One Triton process. `slot` is its place on the ring and outlives the process."""
+    """One Triton process. `slot` is its place and outlives the process."""
 
     slot: Name
     address: str
@@ -78,6 +80,7 @@ class Topology(Strict, frozen=True):
     replicas: Annotated[tuple[Replica, ...], msgspec.Meta(min_length=1, max_length=1024)]
     pools: Annotated[tuple[Pool, ...], msgspec.Meta(min_length=1, max_length=64)]
     hash_balance_factor: BalanceFactor = 2.0
+    placement: Placement = "maglev"
     control_plane_status: Address | None = None
 
 

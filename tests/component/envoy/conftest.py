@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest_asyncio
+
 from tests.component.envoy.harness import EnvoyStack, envoy_stack
 
 

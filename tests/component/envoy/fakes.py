@@ -107,15 +107,20 @@ class FakeWorker:
     requests: list[HttpRequest] = field(default_factory=list)
     held: int = 0
     dropped: int = 0
+    _connections: set[asyncio.StreamWriter] = field(default_factory=set)
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
+        """End at once: the port refuses and connections close."""
         self._server.close()
+        for writer in self._connections:
+            writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections.add(writer)
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             while True:
                 request = await self._read(reader)
@@ -127,6 +132,7 @@ class FakeWorker:
                     await self._hold(reader)
                     break
                 await self._answer(writer, 500 if request.path.endswith("fail") else 200)
+        self._connections.discard(writer)
         writer.close()
 
     async def _hold(self, reader: asyncio.StreamReader) -> None:

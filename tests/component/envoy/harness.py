@@ -21,10 +21,11 @@ import grpc
 import grpc.aio
 import httpx
 import msgspec
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+
 from control_plane.bootstrap import render
 from control_plane.topology import Address
 from tests.component.envoy.fakes import FakeReplica, FakeWorker
-from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 ROOT = Path(__file__).resolve().parents[3]
 HOST = "127.0.0.1"
@@ -210,6 +211,8 @@ class EnvoyStack:
 
         await until(accepted, "Envoy accepts the published version")
         await until(self._is_live, "Envoy is ready")
+        # A changed cluster serves only when its endpoints' first health checks are through.
+        await until(self._is_warm, "Envoy's changed clusters are warm")
 
     async def _is_live(self) -> bool:
         try:
@@ -217,6 +220,9 @@ class EnvoyStack:
         except httpx.HTTPError:
             return False
         return ready.status_code == 200
+
+    async def _is_warm(self) -> bool:
+        return await self.counter("cluster_manager.warming_clusters") == 0
 
     async def counter(self, name: str) -> int:
         """One of Envoy's own counters or gauges; 0 where it does not exist yet."""
@@ -259,7 +265,7 @@ async def finish(call: Any) -> Answer:
     label = ""
     try:
         headers = dict(await call.initial_metadata() or ())
-        async for response in call:
+        while (response := await call.read()) is not grpc.aio.EOF:
             label = response.infer_response.model_name
     except grpc.aio.AioRpcError as error:
         return Answer(error.code(), error.details() or "")
@@ -287,12 +293,19 @@ def end(process: subprocess.Popen[bytes], *, kill: bool = False) -> int:
 
 @contextlib.asynccontextmanager
 async def envoy_stack(folder: Path, **options: int) -> AsyncIterator[EnvoyStack]:
-    """`EnvoyStack` whose logs are printed where the block fails."""
+    """`EnvoyStack` whose logs are printed where it does not come up."""
     stack = EnvoyStack(folder, **options)
     try:
-        async with stack:
-            yield stack
+        await stack.__aenter__()
     except BaseException:
-        for log in sorted(folder.glob("*.log")):
-            print(f"--- {log.name}\n{log.read_text()[-4000:]}")
+        _print_logs(folder)
         raise
+    try:
+        yield stack
+    finally:
+        await stack.__aexit__()
+
+
+def _print_logs(folder: Path) -> None:
+    for log in sorted(folder.glob("*.log")):
+        print(f"--- {log.name}\n{log.read_text()[-4000:]}")

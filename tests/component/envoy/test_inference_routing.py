@@ -2,8 +2,9 @@
 
 import grpc
 import pytest
-from tests.component.envoy.harness import EnvoyStack
 from tritonclient.grpc import service_pb2
+
+from tests.component.envoy.harness import EnvoyStack
 
 pytestmark = pytest.mark.component
 
@@ -23,7 +24,7 @@ async def test_the_replica_header_names_the_slot_that_served(stack: EnvoyStack) 
         assert answer.slot == answer.label
 
 
-async def test_both_pools_place_a_session_by_their_own_ring(stack: EnvoyStack) -> None:
+async def test_both_pools_place_a_session_over_all_their_slots(stack: EnvoyStack) -> None:
     for pool in ("fast", "large"):
         answers = [await stack.infer(session, pool=pool) for session in SESSIONS]
         assert {answer.slot for answer in answers} == {"slot-0", "slot-1"}
