@@ -28,7 +28,7 @@ _WHY = {
     "filtered": "the model produced text, and a rule dropped it",
     "excluded": "policy keeps this path from the model",
     "client_refused": "this client's version is not served",
-    "expired": "generation finished after the deadline (--deadline-ms N gives more time)",
+    "expired": "generation finished after the deadline",
     "failed": "the engine failed (scripts/logs says where)",
 }
 
@@ -161,12 +161,17 @@ def _why(answer: Mapping[str, Any]) -> str:
 
 def _cost(answer: Mapping[str, Any]) -> list[str]:
     usage, timings = answer.get("usage") or {}, answer.get("timings_ms") or {}
-    prompt, cached = usage.get("prompt_tokens", 0), usage.get("cached_tokens", 0)
-    stages = [f"{name} {value:.1f}" for name, value in timings.items() if name != "total"]
-    computed = f"{cached} cached, {prompt - cached} computed"
-    completion = usage.get("completion_tokens", 0)
+    prompt, cached = usage.get("prompt_tokens") or 0, usage.get("cached_tokens")
+    stages = [
+        f"{name} {value:.1f}"
+        for name, value in timings.items()
+        if name != "total" and value is not None
+    ]
+    # The engine says what it reused; a request that did not reach it has no such figure.
+    known = f"{cached} cached, {prompt - cached} computed" if cached is not None else "not computed"
+    completion = usage.get("completion_tokens") or 0
     return [
         f"model       {answer.get('model') or 'none'}, {answer.get('mode')} mode",
-        f"tokens      prompt {prompt}: {computed}; completion {completion}",
-        f"time (ms)   total {timings.get('total', 0.0):.1f}: {', '.join(stages)}",
+        f"tokens      prompt {prompt}: {known}; completion {completion}",
+        f"time (ms)   total {timings.get('total') or 0.0:.1f}: {', '.join(stages)}",
     ]

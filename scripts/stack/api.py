@@ -13,7 +13,7 @@ import random
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -180,12 +180,14 @@ def running_stack(
     engine_dir: Path | None = None,
     cache_mib: int = 128,
     trace: bool = False,
+    replica_variables: Mapping[str, str] | None = None,
     ports: range = PORTS,
 ) -> Iterator[RunningStack]:
     """Start a stack in a temporary folder and on free ports; stop it when the block ends.
 
     `engine_dir` serves an engine folder as it is; otherwise `model` (default: the reference
-    checkpoint) is built, or found built. Raises `StackError` as `scripts/up` does.
+    checkpoint) is built, or found built. `replica_variables` are further settings of the replicas
+    (WARMLINE_FAKE_STEP_US, for example). Raises `StackError` as `scripts/up` does.
     """
     installed = programs(os.environ)
     served = engine_dir or build(EngineSource(model, tokenizer), installed.plane_python, _silent)
@@ -202,6 +204,7 @@ def running_stack(
         engine=engine,
         cache_mib=cache_mib,
         trace=trace,
+        replica_variables=tuple((replica_variables or {}).items()),
     )
     folder, progress = RunFolder(run_dir), SilentProgress()
     try:

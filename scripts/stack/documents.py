@@ -67,6 +67,15 @@ def worker_settings(config: StackConfig, index: int) -> dict[str, Any]:
     }
 
 
+def measurement_settings(config: StackConfig) -> dict[str, Any]:
+    """Return the settings of the measurement process."""
+    return {
+        "settings_version": 1,
+        "listen": _listen(ports_of(config).measurement),
+        "telemetry_dir": str(RunFolder(Path(config.run_dir)).telemetry),
+    }
+
+
 def _listen(port: int) -> dict[str, Any]:
     return {"address": ADDRESS, "port": port}
 

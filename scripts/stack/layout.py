@@ -54,6 +54,7 @@ class StackConfig:
     cache_mib: int = 512
     trace: bool = False
     envoy_threads: int = 1
+    replica_variables: tuple[tuple[str, str], ...] = ()  # more WARMLINE_* for the replicas
 
     def __post_init__(self) -> None:
         _check(self)
@@ -61,7 +62,9 @@ class StackConfig:
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "StackConfig":
         """Read what `to_document` wrote. Raises TypeError for other keys."""
-        return cls(**{**document, "pools": tuple(document["pools"])})
+        variables = tuple((name, value) for name, value in document["replica_variables"])
+        pools = tuple(document["pools"])
+        return cls(**{**document, "pools": pools, "replica_variables": variables})
 
     def to_document(self) -> dict[str, Any]:
         """Return a value that JSON can hold."""
@@ -221,6 +224,7 @@ class RunFolder:
         """Settings of one orchestrator worker."""
         return self.state / f"{name}.yaml"
 
+    @property
     def backend(self) -> Path:
         """Folder that Triton loads its Python backend from."""
         return self.state / "backends"

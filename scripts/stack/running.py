@@ -47,7 +47,7 @@ def supervisor_of(folder: RunFolder) -> Supervisor:
 
 def running_config(folder: RunFolder) -> StackConfig | None:
     """Return the settings of the stack that runs from this folder; None when none does."""
-    if supervisor_of(folder).pid() is None:
+    if not supervisor_of(folder).is_running():
         return None
     try:
         return StackConfig.from_document(json.loads(folder.config.read_text(encoding="utf-8")))
@@ -106,11 +106,11 @@ def stop(folder: RunFolder, progress: Progress) -> bool:
     """
     supervisor = supervisor_of(folder)
     config = running_config(folder)
-    ran = supervisor.pid() is not None or bool(processes.stack_processes(folder))
+    ran = supervisor.is_running() or bool(processes.stack_processes(folder))
     if config is not None:
         _drain_edge(config)
     supervisor.shutdown()
-    if not processes.wait_until(lambda: supervisor.pid() is None, STOP_LIMIT_S):
+    if not processes.wait_until(lambda: not supervisor.is_running(), STOP_LIMIT_S):
         progress.note(f"the supervisor did not stop within {STOP_LIMIT_S:.0f} s; ending it")
     processes.end(folder, grace_s=2.0)
     for region in processes.shared_memory_of(folder):

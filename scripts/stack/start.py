@@ -2,17 +2,19 @@
 
 import json
 import os
+import secrets
 from pathlib import Path
 
 from scripts.stack import processes
 from scripts.stack.layout import RunFolder, StackConfig
 from scripts.stack.paths import Programs, python_path
-from scripts.stack.programs import programs_of
+from scripts.stack.programs import plan_of
 from scripts.stack.progress import Progress
 from scripts.stack.running import stop, wait_ready
 from scripts.stack.secret import ensure_key
 from scripts.stack.supervisor import clean_environment, launch, runtime_dir
 from scripts.stack.supervisord import render
+from scripts.stack.triton_command import prepare_backend
 
 
 def start(config: StackConfig, programs: Programs, progress: Progress) -> None:
@@ -44,7 +46,8 @@ def _write(config: StackConfig, programs: Programs, folder: RunFolder) -> None:
     if config.trace:
         folder.traces.mkdir(mode=0o700, parents=True, exist_ok=True)
     ensure_key(folder.session_secret)
-    plan = programs_of(config, programs, folder)
+    prepare_backend(programs.triton_python, folder.backend)
+    plan = plan_of(config, programs, folder, secrets.token_hex(16))
     for path, text in plan.files.items():
         path.write_text(text, encoding="utf-8")
     socket = folder.supervisor_socket(runtime_dir(os.environ))

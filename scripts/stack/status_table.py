@@ -66,7 +66,9 @@ def table(status: Mapping[str, Any]) -> str:
 
 
 def _load_rows(replicas: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    rows = [("replica", "live", "waiting", "step ms", "sessions", "cache", "prompt from cache")]
+    rows: list[tuple[str, ...]] = [
+        ("replica", "live", "waiting", "step ms", "sessions", "cache", "prompt from cache")
+    ]
     for replica in replicas:
         load = replica["load"]
         used, total = load.get("cache_blocks_used", 0), load.get("cache_blocks_total", 0)

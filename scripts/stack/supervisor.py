@@ -16,6 +16,7 @@ from scripts.stack.errors import StackError
 TIMEOUT_S = 5.0
 LAUNCH_TIMEOUT_S = 30.0
 _ABSENT = (FileNotFoundError, ConnectionRefusedError, ConnectionResetError, TimeoutError)
+_SHUTTING_DOWN = 6  # supervisor.xmlrpc.Faults.SHUTDOWN_STATE
 
 
 @dataclass(frozen=True)
@@ -64,18 +65,26 @@ class Supervisor:
     def __init__(self, socket_path: Path) -> None:
         self._socket_path = str(socket_path)
 
-    def pid(self) -> int | None:
-        """Return its process id; None when nobody listens."""
+    def is_running(self) -> bool:
+        """Say whether a supervisor listens; one that is shutting down still does."""
         try:
-            return int(str(self._call("getPID")))
+            self._call("getPID")
         except _ABSENT:
-            return None
+            return False
+        except xmlrpc.client.Fault as fault:
+            if fault.faultCode != _SHUTTING_DOWN:
+                raise
+        return True
 
     def processes(self) -> list[ProcessInfo]:
-        """Return what it keeps alive, by name; empty when nobody listens."""
+        """Return what it keeps alive, by name; nothing when it does not run or shuts down."""
         try:
             infos: Any = self._call("getAllProcessInfo")  # XML-RPC answers are untyped
         except _ABSENT:
+            return []
+        except xmlrpc.client.Fault as fault:
+            if fault.faultCode != _SHUTTING_DOWN:
+                raise
             return []
         return [_info(info) for info in sorted(infos, key=lambda info: str(info["name"]))]
 
@@ -96,6 +105,9 @@ class Supervisor:
             self._call("shutdown")
         except _ABSENT:
             return
+        except xmlrpc.client.Fault as fault:
+            if fault.faultCode != _SHUTTING_DOWN:
+                raise
 
     def _call(self, method: str, *arguments: object) -> object:
         proxy = xmlrpc.client.ServerProxy(

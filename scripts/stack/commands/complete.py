@@ -36,7 +36,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("place", metavar="FILE:LINE:COLUMN", help="both counted from 1")
     parser.add_argument("--url", help="edge of the stack (default: the one of --run-dir)")
     parser.add_argument("--mode", choices=("auto", "line", "block"), default="auto")
-    parser.add_argument("--deadline-ms", type=int, metavar="N", help="default: the stack's")
+    parser.add_argument(
+        "--deadline-ms",
+        type=int,
+        metavar="N",
+        help="answer within N ms (at most the mode's own limit)",
+    )
     parser.add_argument("--json", action="store_true", help="print the whole answer")
     add_run_dir(parser)
     return parser.parse_args()
