@@ -32,7 +32,7 @@ class BatchSource:
 
     def tokens(self, step: int, count: int) -> list[int]:
         """`count` tokens of whole examples end to end; only the last one is cut."""
-        random = Random(f"{self.seed}:{step}")  # noqa: S311  # repeatable training data, no secret
+        random = Random(f"{self.seed}:{step}")
         ids: list[int] = []
         while len(ids) < count:
             ids += self.tokenizer.encode(example(self.sampler, self.mix, random))

@@ -42,6 +42,7 @@ class Corpus:
     held_out: tuple[SourceFile, ...]
 
     def summary(self) -> str:
+        """Counts, for the person."""
         size = sum(len(file.text.encode()) for file in self.training)
         return (
             f"{len(self.training)} files, {size / 1e6:.1f} MB to learn from; "
@@ -67,7 +68,7 @@ def select(
         text = filters.decode(content)
         if text is not None and filters.keeps(path, text, limits):
             kept.append(SourceFile(package, path, text))
-    random.Random(package).shuffle(kept)  # noqa: S311  # a repeatable choice, not a secret
+    random.Random(package).shuffle(kept)
     selected, used = [], 0
     for file in kept:
         used += len(file.text.encode())

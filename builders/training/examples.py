@@ -25,7 +25,8 @@ class Marker:
 
 
 Piece = str | Marker
-END, PREFIX, MIDDLE, SUFFIX, FILE = map(Marker, ("end", "prefix", "middle", "suffix", "file"))
+END, PREFIX, MIDDLE = Marker("end"), Marker("prefix"), Marker("middle")
+SUFFIX, FILE = Marker("suffix"), Marker("file")
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class FileSampler:
             self._by_package.setdefault(file.package, []).append(file)
 
     def file(self, random: Random) -> SourceFile:
+        """A file, drawn in proportion to its size."""
         return random.choices(self._files, cum_weights=self._cumulated)[0]
 
     def companion(self, file: SourceFile, random: Random) -> SourceFile | None:

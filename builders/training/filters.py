@@ -8,13 +8,13 @@ from builders.training.recipe import CorpusLimits
 
 HEAD_CHARACTERS = 1_000
 _GENERATED = re.compile(
-    r"@generated|(?i:(auto[- ]?|automatically )?generated (by|from|file|code|with|using)|do not edit)"
+    r"@generated|(?i:(auto[- ]?|automatically )?generated (by|from|file|code|with|using)"
+    r"|do not edit)"
 )
 _GENERATED_NAMES = re.compile(r"_pb2(_grpc)?\.py$|(^|/)(parsetab|lextab|_version|versioneer)\.py$")
 _VENDOR_FOLDERS = frozenset(
-    ("_vendor", "vendor", "_vendored", "vendored", "vendored_packages", "third_party", "thirdparty")
-    + ("extern", "externals", "_external", "site-packages", "node_modules")
-)
+    ("_vendor", "vendor", "_vendored", "vendored", "vendored_packages", "third_party", "extern")
+) | frozenset(("thirdparty", "externals", "_external", "site-packages", "node_modules"))
 _TEST_FOLDERS = frozenset(("test", "tests", "testing", "_tests", "_test", "testsuite"))
 
 
@@ -52,10 +52,9 @@ def has_good_shape(text: str, limits: CorpusLimits) -> bool:
         return False
     digits = sum(map(text.count, "0123456789"))
     non_ascii = size - len(text) if not text.isascii() else 0
-    return (
-        digits < limits.digit_share_max * len(text)
-        and non_ascii < limits.non_ascii_share_max * len(text)
-    )
+    return digits < limits.digit_share_max * len(
+        text
+    ) and non_ascii < limits.non_ascii_share_max * len(text)
 
 
 def decode(content: bytes) -> str | None:

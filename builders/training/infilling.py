@@ -43,7 +43,7 @@ class Infilling:
 
 def cases(files: Sequence[SourceFile], plan: EvaluationPlan) -> list[Case]:
     """The plan's number of cases, the three cuts in turn, on random lines of random files."""
-    random = Random(CASE_SEED)  # noqa: S311  # repeatable
+    random = Random(CASE_SEED)
     ordered = sorted(files, key=lambda file: (file.package, file.path))
     return [
         _case(random.choice(ordered), _CUTS[number % len(_CUTS)], plan, random)

@@ -32,6 +32,7 @@ class Run:
 
     @property
     def log(self) -> Path:
+        """One line for each step."""
         return self.folder / "loss.jsonl"
 
 
@@ -78,13 +79,15 @@ class Trainer:
         with torch.autocast("cpu", torch.bfloat16):
             return self.model.loss(ids, targets)
 
-    def step(self, micro_batches: Iterable[Rows], scale: float, tick: Callable[[], object]) -> float:
+    def step(
+        self, micro_batches: Iterable[Rows], scale: float, tick: Callable[[], object]
+    ) -> float:
         """One update over all micro-batches; returns the mean loss in nats a token."""
         self.model.train()
         total = 0.0
         for rows in micro_batches:
             loss = self._loss(torch.tensor(rows.inputs), torch.tensor(rows.targets))
-            (loss / self.plan.tokens_per_step).backward()
+            torch.autograd.backward(loss / self.plan.tokens_per_step)
             total += float(loss.detach())
             tick()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.plan.gradient_norm_max)
@@ -96,13 +99,31 @@ class Trainer:
         return total / self.plan.tokens_per_step
 
     def state(self, step: int, worked_s: float, identity: str) -> Checkpoint:
+        """Everything that a later process needs to go on after `step` steps."""
         optimisers = [optimiser.state_dict() for optimiser in self.optimisers]
         return Checkpoint(step, worked_s, identity, self.model.state_dict(), optimisers)
 
     def restore(self, checkpoint: Checkpoint) -> None:
+        """Become what `state` returned."""
         self.model.load_state_dict(checkpoint.model)
         for optimiser, state in zip(self.optimisers, checkpoint.optimisers, strict=True):
             optimiser.load_state_dict(state)
+
+
+@dataclass
+class Position:
+    """Where the run stands."""
+
+    step: int
+    clock: WorkClock
+
+    def progress(self, budget: Budget) -> float:
+        """Share of the budget that is used, 0 to 1."""
+        return budget.progress(self.step, self.clock.worked_s, time.time())
+
+    def tick(self) -> None:
+        """Tell the clock that work is going on."""
+        self.clock.tick(time.monotonic())
 
 
 def train(
@@ -110,36 +131,54 @@ def train(
     batches: BatchSource,
     run: Run,
     start: Checkpoint | None,
+    *,
     should_stop: Callable[[], bool],
     report: Callable[[str], None],
 ) -> Outcome:
     """Train until the budget is used or `should_stop`; always leaves a checkpoint."""
-    step = start.step if start else 0
-    clock = WorkClock(worked_s=start.worked_s if start else 0.0)
-    if start:
-        trainer.restore(start)
-    _keep_log_until(run.log, step)
-    saved_at_s = clock.worked_s
-    clock.tick(time.monotonic())
-    progress = run.budget.progress(step, clock.worked_s, time.time())
-    while progress < 1.0 and not should_stop():
-        scale = rate_scale(trainer.plan, step, progress)
-        row = row_tokens(trainer.plan, progress)
-        plan = trainer.plan
-        rows = batches.micro_batches(step, plan.tokens_per_step, row, plan.micro_batch_tokens)
-        loss = trainer.step(rows, scale, lambda: clock.tick(time.monotonic()))
-        step += 1
-        _log(run.log, step=step, loss=loss, scale=scale, row_tokens=row, worked_s=clock.worked_s)
-        report(f"step {step}, {progress:.1%}, loss {loss:.3f}, {clock.worked_s / 60:.1f} min")
-        if clock.worked_s - saved_at_s >= run.checkpoint_every_s:
-            checkpoints.save(run.folder, trainer.state(step, clock.worked_s, run.identity))
-            saved_at_s = clock.worked_s
-        progress = run.budget.progress(step, clock.worked_s, time.time())
-    checkpoints.save(run.folder, trainer.state(step, clock.worked_s, run.identity))
-    return Outcome(step, finished=progress >= 1.0)
+    at = _begin(trainer, run, start)
+    saved_at_s = at.clock.worked_s
+    at.tick()
+    while (progress := at.progress(run.budget)) < 1.0 and not should_stop():
+        line = _step(trainer, batches, at, progress)
+        _log(run.log, line)
+        minutes = at.clock.worked_s / 60
+        report(f"step {at.step}, {progress:.1%}, loss {line['loss']:.3f}, {minutes:.1f} min")
+        if at.clock.worked_s - saved_at_s >= run.checkpoint_every_s:
+            _save(trainer, run, at)
+            saved_at_s = at.clock.worked_s
+    _save(trainer, run, at)
+    return Outcome(at.step, finished=progress >= 1.0)
 
 
-def _log(path: Path, **values: float) -> None:
+def _begin(trainer: Trainer, run: Run, start: Checkpoint | None) -> Position:
+    if start is None:
+        _keep_log_until(run.log, 0)
+        return Position(0, WorkClock())
+    trainer.restore(start)
+    _keep_log_until(run.log, start.step)
+    return Position(start.step, WorkClock(worked_s=start.worked_s))
+
+
+def _step(
+    trainer: Trainer, batches: BatchSource, at: Position, progress: float
+) -> dict[str, float]:
+    """One update at `at`, which moves on; returns its log line."""
+    plan = trainer.plan
+    scale = rate_scale(plan, at.step, progress)
+    row = row_tokens(plan, progress)
+    rows = batches.micro_batches(at.step, plan.tokens_per_step, row, plan.micro_batch_tokens)
+    loss = trainer.step(rows, scale, at.tick)
+    at.step += 1
+    worked_s = round(at.clock.worked_s, 3)
+    return {"step": at.step, "loss": loss, "scale": scale, "row_tokens": row, "worked_s": worked_s}
+
+
+def _save(trainer: Trainer, run: Run, at: Position) -> None:
+    checkpoints.save(run.folder, trainer.state(at.step, at.clock.worked_s, run.identity))
+
+
+def _log(path: Path, values: dict[str, float]) -> None:
     with path.open("a", encoding="utf-8") as log:
         log.write(json.dumps(values) + "\n")
 

@@ -6,8 +6,6 @@ attention, RMSNorm before each half, SwiGLU (Touvron et al. 2023, "LLaMA"; Ainsl
 "GQA").
 """
 
-from typing import Protocol
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -15,14 +13,8 @@ from torch.nn import functional
 from builders.training.recipe import ModelShape
 
 
-class LayerCache(Protocol):
-    """Keeps one layer's keys and values between calls of a generation."""
-
-    def extend(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]: ...
-
-
 class GrowingCache:
-    """The plain cache: concatenates. Shapes [batch, key_value_heads, tokens, head_dim]."""
+    """One layer's keys and values of a generation, [batch, key_value_heads, tokens, head_dim]."""
 
     def __init__(self) -> None:
         self._keys: Tensor | None = None
@@ -30,9 +22,11 @@ class GrowingCache:
 
     @property
     def tokens(self) -> int:
+        """Positions held so far."""
         return 0 if self._keys is None else self._keys.shape[2]
 
     def extend(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Add new positions and return all of them."""
         if self._keys is not None and self._values is not None:
             keys = torch.cat((self._keys, keys), dim=2)
             values = torch.cat((self._values, values), dim=2)
@@ -73,8 +67,9 @@ class Attention(nn.Module):
         return states.view(batch, tokens, heads, self.shape.head_dim).transpose(1, 2)
 
     def forward(
-        self, states: Tensor, rotary: tuple[Tensor, Tensor], cache: LayerCache | None
+        self, states: Tensor, rotary: tuple[Tensor, Tensor], cache: GrowingCache | None
     ) -> Tensor:
+        """[batch, tokens, hidden_size] to the same."""
         shape = self.shape
         queries = rotate(self._heads(self.q_proj(states), shape.num_attention_heads), *rotary)
         keys = rotate(self._heads(self.k_proj(states), shape.num_key_value_heads), *rotary)
@@ -88,7 +83,8 @@ class Attention(nn.Module):
             values.repeat_interleave(groups, dim=1),
             is_causal=queries.shape[2] > 1,
         )
-        return self.o_proj(mixed.transpose(1, 2).flatten(2))
+        output: Tensor = self.o_proj(mixed.transpose(1, 2).flatten(2))
+        return output
 
 
 class FeedForward(nn.Module):
@@ -101,7 +97,10 @@ class FeedForward(nn.Module):
         self.down_proj = nn.Linear(shape.intermediate_size, shape.hidden_size, bias=False)
 
     def forward(self, states: Tensor) -> Tensor:
-        return self.down_proj(functional.silu(self.gate_proj(states)) * self.up_proj(states))
+        """[batch, tokens, hidden_size] to the same."""
+        gated = functional.silu(self.gate_proj(states)) * self.up_proj(states)
+        output: Tensor = self.down_proj(gated)
+        return output
 
 
 class Layer(nn.Module):
@@ -115,10 +114,12 @@ class Layer(nn.Module):
         self.mlp = FeedForward(shape)
 
     def forward(
-        self, states: Tensor, rotary: tuple[Tensor, Tensor], cache: LayerCache | None
+        self, states: Tensor, rotary: tuple[Tensor, Tensor], cache: GrowingCache | None
     ) -> Tensor:
+        """[batch, tokens, hidden_size] to the same."""
         states = states + self.self_attn(self.input_layernorm(states), rotary, cache)
-        return states + self.mlp(self.post_attention_layernorm(states))
+        output: Tensor = states + self.mlp(self.post_attention_layernorm(states))
+        return output
 
 
 class Decoder(nn.Module):
@@ -139,6 +140,8 @@ class Llama(nn.Module):
         self.shape = shape
         self.model = Decoder(shape)
         cosine, sine = rotary_tables(shape)
+        self._cosine: Tensor
+        self._sine: Tensor
         self.register_buffer("_cosine", cosine, persistent=False)
         self.register_buffer("_sine", sine, persistent=False)
         self.apply(self._initialise)
@@ -155,7 +158,8 @@ class Llama(nn.Module):
         rotary = (self._cosine[window].to(states.dtype), self._sine[window].to(states.dtype))
         for index, layer in enumerate(self.model.layers):
             states = layer(states, rotary, caches[index] if caches else None)
-        return self.model.norm(states)
+        output: Tensor = self.model.norm(states)
+        return output
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Scores over the vocabulary for hidden states, [..., vocab_size]."""

@@ -19,6 +19,7 @@ class Package:
 
     @property
     def key(self) -> str:
+        """The name in its canonical form."""
         return normalised_name(self.name)
 
 

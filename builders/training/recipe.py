@@ -142,7 +142,10 @@ SMOKE = Recipe(
         steps=12,
     ),
     evaluation=EvaluationPlan(
-        files=4, infilling_cases=3, infilling_tokens_max=8, prefix_characters=300,
+        files=4,
+        infilling_cases=3,
+        infilling_tokens_max=8,
+        prefix_characters=300,
         suffix_characters=100,
     ),
 )

@@ -1,17 +1,10 @@
-"""The stages of a training run, each a function of the same options; files hand over between them.
-
-    <work-dir>/archives/        what fetch downloaded
-    <work-dir>/corpus.jsonl     files to learn from      <work-dir>/held_out.jsonl  files to judge by
-    <work-dir>/run/             checkpoints and loss.jsonl
-    <work-dir>/model/           the exported model        <work-dir>/evaluation.json
-"""
+"""The stages of a training run, each a function of the same options; files pass between them."""
 
 import hashlib
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict
 
 import torch
 
@@ -22,56 +15,17 @@ from builders.training.examples import FileSampler
 from builders.training.files import replace_file
 from builders.training.loop import Outcome, Run, Trainer, train
 from builders.training.model import Llama
+from builders.training.options import Options
 from builders.training.packages import read_packages
-from builders.training.recipe import HELD_OUT_PACKAGES, Recipe
-from builders.training.schedule import Budget
+from builders.training.recipe import HELD_OUT_PACKAGES
 from builders.training.tokens import PieceTokenizer
 
 Report = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Options:
-    """What the command line decides."""
-
-    recipe: Recipe
-    work_dir: Path
-    model_dir: Path  # tokenizer, and what new weights are compared with
-    package_list: Path
-    archive_folders: tuple[Path, ...]
-    start_from: Path | None
-    budget: Budget
-    seed: int
-    small_corpus: bool
-    offline: bool
-    resume: bool
-    compiled: bool
-    checkpoint_every_s: float
-
-    @property
-    def corpus_file(self) -> Path:
-        return self.work_dir / "corpus.jsonl"
-
-    @property
-    def held_out_file(self) -> Path:
-        return self.work_dir / "held_out.jsonl"
-
-    @property
-    def run_folder(self) -> Path:
-        return self.work_dir / "run"
-
-    @property
-    def exported(self) -> Path:
-        return self.work_dir / "model"
-
-    @property
-    def archives(self) -> Path:
-        return self.work_dir / "archives"
-
-
 def fetch_packages(options: Options, report: Report) -> None:
     """Get the archives of all packages, held-out ones included."""
-    if options.small_corpus:
+    if options.small:
         report("fetch: nothing to do, the small corpus is the standard library")
         return
     packages = [*read_packages(options.package_list), *HELD_OUT_PACKAGES]
@@ -82,7 +36,7 @@ def fetch_packages(options: Options, report: Report) -> None:
 def build_corpus(options: Options, report: Report) -> None:
     """Filter the archives into the two corpus files."""
     limits = options.recipe.limits
-    if options.small_corpus:
+    if options.small:
         built = corpus.build_small(limits)
     else:
         packages = [*read_packages(options.package_list), *HELD_OUT_PACKAGES]
@@ -113,7 +67,7 @@ def train_model(options: Options, should_stop: Callable[[], bool], report: Repor
     tokenizer = PieceTokenizer(options.model_dir / "tokenizer.json")
     batches = BatchSource(FileSampler(files), tokenizer, options.recipe.mix, options.seed)
     trainer = Trainer(_first_model(options), options.recipe.optimisation, options.compiled)
-    return train(trainer, batches, run, start, should_stop, report)
+    return train(trainer, batches, run, start, should_stop=should_stop, report=report)
 
 
 def export_model(options: Options, report: Report) -> None:
@@ -131,14 +85,13 @@ def evaluate_models(options: Options, report: Report) -> None:
     """Measure the exported model, and the one that it would replace, on the same files."""
     held_out = corpus.read(options.held_out_file)
     tokenizer = PieceTokenizer(options.model_dir / "tokenizer.json")
-    folders = [folder for folder in (options.start_from, options.exported) if folder is not None]
     results = {}
-    for folder in folders:
-        if not (folder / export.WEIGHTS).is_file():
-            continue
-        began_s = time.monotonic()
-        results[str(folder)] = result = _evaluate(export.load_model(folder), tokenizer, held_out, options)
-        report(f"{folder}: {json.dumps(result)} in {time.monotonic() - began_s:.0f} s")
+    for name, folder in (("before", options.baseline), ("after", options.exported)):
+        if folder is not None and (folder / export.WEIGHTS).is_file():
+            began_s = time.monotonic()
+            results[name] = _evaluate(export.load_model(folder), tokenizer, held_out, options)
+            took_s = time.monotonic() - began_s
+            report(f"{name}, {folder}, {took_s:.0f} s: {json.dumps(results[name])}")
     if not results:
         raise TrainingError("no weights to evaluate; run the export stage, or name some by --from")
     content = json.dumps(results, indent=2) + "\n"

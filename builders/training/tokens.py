@@ -32,11 +32,8 @@ class PieceTokenizer:
                 raise TrainingError(f"{tokenizer_file} lacks the special token {token}")
             self._special_ids[special] = identifier
 
-    @property
-    def vocabulary_size(self) -> int:
-        return int(self._tokenizer.get_vocab_size())
-
     def special_id(self, special: Special) -> int:
+        """The id of a special token."""
         return self._special_ids[special]
 
     def encode(self, pieces: Sequence[Piece]) -> list[int]:
