@@ -6,7 +6,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from builders.engine_build import REFERENCE_MODEL, BuildRequest, build
+from builders.engine_build import build
+from builders.engine_plan import REFERENCE_MODEL, BuildRequest
 from builders.fim_families import ORDERS
 from builders.refusals import BuildRefusedError
 from builders.targets import TARGETS

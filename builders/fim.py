@@ -141,7 +141,8 @@ def _nothing_usable(vocabulary: Vocabulary) -> BuildRefusedError:
     nearest = f"; it has part of {'; '.join(partly)}" if partly else ""
     return BuildRefusedError(
         f"The tokenizer has no complete set of fill-in-the-middle markers{nearest}.",
-        "the markers of " + "; ".join(f"{m.name} ({' '.join(m.required)})" for m in MARKER_SETS)
+        "the markers of "
+        + "; ".join(f"{m.name} ({' '.join(m.required)})" for m in MARKER_SETS)
         + f", in the order {' or '.join(ORDERS)}.",
         "choose a checkpoint that was trained for infilling (a base model, not a chat model).",
     )

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, dequantize, quantize
 
@@ -44,9 +43,7 @@ def as_engine_tensor(tensor: StoredTensor) -> StoredTensor:
     return replace(tensor, kind=kind, load=_converter(tensor, kind))
 
 
-def _converter(
-    tensor: StoredTensor, kind: GGMLQuantizationType
-) -> Callable[[], npt.NDArray[Any]]:
+def _converter(tensor: StoredTensor, kind: GGMLQuantizationType) -> Callable[[], npt.NDArray[Any]]:
     def load() -> npt.NDArray[Any]:
         try:
             values = dequantize(tensor.load(), tensor.kind)

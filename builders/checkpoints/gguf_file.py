@@ -17,14 +17,14 @@ from builders.checkpoints.checkpoint import (
     DeclaredTokens,
     StoredTensor,
 )
-from builders.checkpoints.tensor_names import OUTPUT_HEAD, TensorSpec, tensor_specs
+from builders.checkpoints.tensor_names import EMBEDDING, OUTPUT_HEAD, TensorSpec, tensor_specs
 from builders.refusals import BuildRefusedError
 from builders.vocabulary.gguf_metadata import PREFIX, tokenizer_from_metadata
 from builders.vocabulary.tokenizer_json import read_tokenizer_json
 
 FIM_PARTS = ("pre", "suf", "mid", "pad", "rep", "sep")
 # Precision names of the file types that are promised and tested; others are refused.
-PRECISIONS = {
+PRECISIONS: dict[int, str] = {
     LlamaFileType.ALL_F32: "f16",  # written as float16, like every unquantised checkpoint
     LlamaFileType.MOSTLY_F16: "f16",
     LlamaFileType.MOSTLY_BF16: "f16",
@@ -37,8 +37,8 @@ def read_gguf(path: Path, tokenizer: Path | None) -> Checkpoint:
     """The checkpoint in the file; raises `BuildRefusedError` when it cannot be served."""
     reader = _open(path)
     metadata = {key: field.contents() for key, field in reader.fields.items()}
-    architecture = architecture_from_metadata(metadata)
     tensors = {tensor.name: tensor for tensor in reader.tensors}
+    architecture = architecture_from_metadata(metadata, _embedding_rows(tensors))
     return Checkpoint(
         architecture=architecture,
         tensors=_stored_tensors(architecture, tensors),
@@ -63,7 +63,13 @@ def _open(path: Path) -> GGUFReader:
         ) from error
 
 
-def architecture_from_metadata(metadata: Mapping[str, Any]) -> Architecture:
+def _embedding_rows(tensors: Mapping[str, ReaderTensor]) -> int:
+    """The vocabulary of the weights, which the file's token list must not be trusted for."""
+    embedding = tensors.get(EMBEDDING)
+    return 0 if embedding is None else int(embedding.shape[-1])
+
+
+def architecture_from_metadata(metadata: Mapping[str, Any], vocabulary_size: int) -> Architecture:
     """The sizes in the metadata; raises `BuildRefusedError` for what the engine cannot do."""
     family = metadata.get("general.architecture")
     if family not in FAMILIES:
@@ -83,7 +89,7 @@ def architecture_from_metadata(metadata: Mapping[str, Any]) -> Architecture:
         attention_heads=heads,
         key_value_heads=_whole(metadata, f"{family}.attention.head_count_kv", heads),
         head_dim=_whole(metadata, f"{family}.attention.key_length", hidden // heads),
-        vocabulary_size=len(metadata.get(PREFIX + "tokens", ())),
+        vocabulary_size=vocabulary_size,
         context_tokens=_whole(metadata, f"{family}.context_length"),
         norm_epsilon=float(metadata.get(f"{family}.attention.layer_norm_rms_epsilon", 1e-6)),
         rope_theta=float(metadata.get(f"{family}.rope.freq_base", 10_000.0)),
@@ -155,7 +161,7 @@ def _precision(metadata: Mapping[str, Any]) -> str:
     file_type = metadata.get("general.file_type")
     precision = PRECISIONS.get(file_type) if isinstance(file_type, int) else None
     if precision is None:
-        known = ", ".join(f"{kind.name} ({kind.value})" for kind in PRECISIONS)
+        known = ", ".join(f"{LlamaFileType(kind).name} ({kind})" for kind in PRECISIONS)
         raise BuildRefusedError(
             f"The GGUF file's type is {file_type!r} (general.file_type).",
             f"{known}.",

@@ -1,6 +1,5 @@
 """Reads a Hugging Face checkpoint folder: `config.json`, safetensors, `tokenizer.json`."""
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from builders.checkpoints.tensor_names import (
     interleave_rotary_rows,
     tensor_specs,
 )
+from builders.json_files import read_json_object
 from builders.refusals import BuildRefusedError
 from builders.vocabulary.tokenizer_json import read_tokenizer_json
 
@@ -35,25 +35,25 @@ def source_files(folder: Path, tokenizer: Path | None) -> tuple[Path, ...]:
     """Every file that the result depends on, for the digest of the input."""
     optional = [folder / GENERATION_FILE, folder / INDEX_FILE]
     present = [path for path in optional if path.is_file()]
-    own_tokenizer = tokenizer or folder / TOKENIZER_FILE
+    used_tokenizer = tokenizer or folder / TOKENIZER_FILE
     if not (folder / CONFIG_FILE).is_file():
         raise BuildRefusedError(
             f"{folder} has no {CONFIG_FILE}.",
             "a Hugging Face checkpoint folder, or a single .gguf file.",
             "name the folder that holds config.json and the weights.",
         )
-    if not own_tokenizer.is_file():
+    if not used_tokenizer.is_file():
         raise BuildRefusedError(
             f"{folder} has no {TOKENIZER_FILE}.",
             "a tokenizer in the format of the tokenizers library.",
             "pass one with --tokenizer PATH.",
         )
-    return (folder / CONFIG_FILE, *present, *shard_files(folder), own_tokenizer)
+    return (folder / CONFIG_FILE, *present, *shard_files(folder), used_tokenizer)
 
 
 def read_huggingface(folder: Path, tokenizer: Path | None) -> Checkpoint:
-    """The checkpoint in `folder`; raises `BuildRefusedError` with what is missing or unsupported."""
-    config = json.loads((folder / CONFIG_FILE).read_text("utf-8"))
+    """The checkpoint in `folder`; raises `BuildRefusedError` where it cannot be served."""
+    config = read_json_object(folder / CONFIG_FILE)
     architecture = architecture_from_config(config)
     stored = read_shards(shard_files(folder))
     specs = tensor_specs(architecture, tied=bool(config.get("tie_word_embeddings", False)))
@@ -123,7 +123,7 @@ def _refuse_unknown_tensors(
 
 def _declared_tokens(folder: Path, config: Mapping[str, Any]) -> DeclaredTokens:
     path = folder / GENERATION_FILE
-    generation = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    generation = read_json_object(path) if path.is_file() else {}
     # Order matters: the first end id is the model's own end of text.
     ends = dict.fromkeys((*_ids(config, "eos_token_id"), *_ids(generation, "eos_token_id")))
     begin = _ids(config, "bos_token_id")

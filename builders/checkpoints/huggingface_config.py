@@ -59,6 +59,11 @@ def _rope_theta(config: Mapping[str, Any]) -> float:
     return float(config.get("rope_theta") or _rope(config).get("rope_theta") or DEFAULT_ROPE_THETA)
 
 
+def _partial_rotary_factor(config: Mapping[str, Any]) -> float:
+    key = "partial_rotary_factor"
+    return float(config.get(key) or _rope(config).get(key) or 1.0)
+
+
 def _refuse_unsupported_settings(config: Mapping[str, Any]) -> None:
     rope = _rope(config)
     llama = config["model_type"] == "llama"
@@ -66,7 +71,7 @@ def _refuse_unsupported_settings(config: Mapping[str, Any]) -> None:
     checks = (
         (config.get("hidden_act", "silu") != "silu", "hidden_act", "silu"),
         (rope.get("rope_type", rope.get("type", "default")) != "default", "rope scaling", "none"),
-        (float(config.get("partial_rotary_factor") or 1.0) != 1.0, "partial_rotary_factor", "1.0"),
+        (_partial_rotary_factor(config) != 1.0, "partial_rotary_factor", "1.0"),
         (bool(config.get("use_sliding_window")), "use_sliding_window", "false"),
         (bool(config.get("quantization_config")), "quantization_config", "unquantised weights"),
         (bool(config.get("mlp_bias")), "mlp_bias", "false"),

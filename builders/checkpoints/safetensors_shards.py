@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 
+from builders.json_files import read_json_object
 from builders.refusals import BuildRefusedError
 
 INDEX_FILE = "model.safetensors.index.json"
@@ -53,8 +54,8 @@ def shard_files(folder: Path) -> tuple[Path, ...]:
     if not index.is_file():
         names = ["model.safetensors"]
     else:
-        weight_map: Mapping[str, str] = json.loads(index.read_text("utf-8"))["weight_map"]
-        names = sorted(set(weight_map.values()))
+        weight_map: Mapping[str, str] = read_json_object(index).get("weight_map", {})
+        names = sorted(set(weight_map.values())) or ["model.safetensors"]
     files = tuple(folder / name for name in names)
     missing = [path.name for path in files if not path.is_file()]
     if missing:

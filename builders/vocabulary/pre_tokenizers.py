@@ -69,17 +69,6 @@ _TABLE = (
         names=("llama-bpe", "llama3", "llama-v3"),
     ),
     PreTokenizer(_sequence(_DIGITS, _byte_level(use_regex=True)), names=("starcoder", "refact")),
-    PreTokenizer(
-        _sequence(
-            _split("[\r\n]"),
-            _split(r"\s?\p{L}+"),
-            _split(r"\s?\p{P}+"),
-            _split("[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"),
-            _DIGITS,
-            _byte_level(use_regex=False),
-        ),
-        names=("deepseek-coder",),
-    ),
 )
 BY_NAME = {name: entry for entry in _TABLE for name in entry.names}
 

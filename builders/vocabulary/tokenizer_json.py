@@ -12,39 +12,34 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from builders.json_files import read_json_object
 from builders.refusals import BuildRefusedError
 
 
-def read_tokenizer_json(path: Path) -> dict[str, Any]:
-    """The document at `path`, checked; a folder means the `tokenizer.json` in it.
-
-    Raises `BuildRefusedError` when there is none, or when it is not a BPE tokenizer.
-    """
-    path = path / "tokenizer.json" if path.is_dir() else path
-    try:
-        document: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError as error:
+def tokenizer_file(path: Path) -> Path:
+    """The file that `--tokenizer` names; raises `BuildRefusedError` when there is none."""
+    file = path / "tokenizer.json" if path.is_dir() else path
+    if not file.is_file():
         raise BuildRefusedError(
-            f"There is no tokenizer at {path}.",
+            f"There is no tokenizer at {file}.",
             "a tokenizer.json, or a folder that holds one.",
             "pass the path of the model's tokenizer.json with --tokenizer.",
-        ) from error
-    except ValueError as error:
-        raise _not_a_tokenizer(path, "it is not JSON") from error
-    check_tokenizer(document, path)
-    return document
+        )
+    return file
 
 
-def check_tokenizer(document: dict[str, Any], path: Path) -> None:
-    """Refuse a document that the library cannot load or whose model is not BPE."""
+def read_tokenizer_json(path: Path) -> dict[str, Any]:
+    """The document at `path`, checked; raises `BuildRefusedError` when it is no BPE tokenizer."""
+    document = read_json_object(tokenizer_file(path))
     try:
         Tokenizer.from_str(json.dumps(document))
     # The library raises bare Exception for every fault in a document.
-    except Exception as error:  # noqa: BLE001 - no narrower type exists
+    except Exception as error:
         raise _not_a_tokenizer(path, str(error)) from error
     model = document["model"].get("type")
     if model != "BPE":
         raise _not_a_tokenizer(path, f"its model is {model}, not BPE")
+    return document
 
 
 def _not_a_tokenizer(path: Path, why: str) -> BuildRefusedError:

@@ -57,7 +57,9 @@ class NumpyDecoder:
         return tokens, logprobs, margins
 
     def _linear(self, x: np.ndarray, name: str) -> np.ndarray:
-        return x @ self.weights[name + ".weight"].T + self.weights.get(name + ".bias", np.float32(0))
+        return x @ self.weights[name + ".weight"].T + self.weights.get(
+            name + ".bias", np.float32(0)
+        )
 
     def _norm(self, x: np.ndarray, name: str) -> np.ndarray:
         scale = np.sqrt((x * x).mean(axis=-1, keepdims=True) + self.config["rms_norm_eps"])

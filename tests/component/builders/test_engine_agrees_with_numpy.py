@@ -10,8 +10,9 @@ import pytest
 from gguf import GGMLQuantizationType, LlamaFileType, dequantize, quantize
 from tokenizers import Tokenizer
 
-import builders.checkpoints.huggingface as huggingface
-from builders.engine_build import REFERENCE_MODEL, BuildRequest, build
+from builders.checkpoints import huggingface
+from builders.engine_build import build
+from builders.engine_plan import REFERENCE_MODEL, BuildRequest
 from tests.component.builders.k_quants import pack
 from tests.component.builders.numpy_decoder import NumpyDecoder
 from tests.unit.builders.tiny_checkpoints import (
@@ -130,9 +131,7 @@ def test_a_wrong_row_order_of_the_rotary_projections_would_be_seen(
 def test_a_hugging_face_checkpoint_of_any_float_type_gives_the_tokens_of_its_weights(
     tmp_path: Path, family: str, dtype: str, shards: int, tied: bool
 ) -> None:
-    weights = write_huggingface(
-        tmp_path / "model", family, dtype=dtype, shards=shards, tied=tied
-    )
+    weights = write_huggingface(tmp_path / "model", family, dtype=dtype, shards=shards, tied=tied)
     build(BuildRequest(tmp_path / "model", tmp_path / "engine"))
     config = json.loads((tmp_path / "model/config.json").read_text())
     oracle = NumpyDecoder(config, weights)
@@ -170,7 +169,7 @@ def test_a_published_gguf_file_gives_the_tokens_of_its_unpacked_weights(
     config = config_of("qwen2", sizes, tied=True, end_id=end_of_text(document))
     weights = random_weights("qwen2", sizes, tied=True)
     tensors = {name: packed(name, weight, mixture) for name, weight in weights.items()}
-    write_published_gguf(tmp_path / "tiny.gguf", config, tensors, document, file_type)
+    write_published_gguf(tmp_path / "tiny.gguf", config, tensors, document, file_type=file_type)
 
     build(BuildRequest(tmp_path / "tiny.gguf", tmp_path / "engine"))
 

@@ -142,6 +142,7 @@ def rounded(weights: Mapping[str, np.ndarray], dtype: str) -> dict[str, np.ndarr
 def write_huggingface(
     folder: Path,
     family: str = "qwen2",
+    *,
     sizes: Sizes | None = None,
     dtype: str = "F16",
     shards: int = 1,
@@ -223,6 +224,7 @@ def write_published_gguf(
     config: Mapping[str, Any],
     tensors: Mapping[str, tuple[np.ndarray, GGMLQuantizationType]],
     document: Mapping[str, Any],
+    *,
     file_type: LlamaFileType = LlamaFileType.MOSTLY_F16,
     extra: Mapping[str, Any] | None = None,
     pre: str = "qwen2",
