@@ -92,8 +92,20 @@ def _input_digest(request: BuildRequest) -> str:
             "a Hugging Face checkpoint folder, or a .gguf file.",
             "correct the path.",
         )
+    try:
+        inputs = _inputs(request)
+    except OSError as error:
+        raise BuildRefusedError(
+            f"{error.filename} cannot be read: {error.strerror}.",
+            "a checkpoint that this user may read.",
+            "change its permissions, or copy it.",
+        ) from error
+    return "sha256:" + hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
+
+
+def _inputs(request: BuildRequest) -> dict[str, Any]:
     card = card_path(request.checkpoint)
-    inputs = {
+    return {
         "target": request.target,
         "name": request.name or request.own_name,
         "origin": request.origin,
@@ -103,7 +115,6 @@ def _input_digest(request: BuildRequest) -> str:
         "files": [engine_file(path).sha256 for path in _input_files(request)],
         "card": engine_file(card).sha256 if card.is_file() else None,
     }
-    return "sha256:" + hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 
 def _input_files(request: BuildRequest) -> tuple[Path, ...]:

@@ -47,9 +47,10 @@ def locked(output: Path) -> Iterator[None]:
     """Hold the build lock of `output`; a second builder of the same engine waits."""
     with _machine_faults(output):
         output.parent.mkdir(parents=True, exist_ok=True)
-        with (output.parent / f".{output.name}.lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+        lock = (output.parent / f".{output.name}.lock").open("a")
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @contextmanager
@@ -70,12 +71,22 @@ def staged(output: Path, expected_bytes: int) -> Iterator[Path]:
         try:
             yield staging
             _flush(staging)
-            if output.exists():
-                output.rename(replaced)
-            staging.rename(output)
+            _swap(output, staging, replaced)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
             shutil.rmtree(replaced, ignore_errors=True)
+
+
+def _swap(output: Path, staging: Path, replaced: Path) -> None:
+    """Put the new folder in the old one's place; the old one comes back if that fails."""
+    if output.exists():
+        output.rename(replaced)
+    try:
+        staging.rename(output)
+    except OSError:
+        if replaced.exists():
+            replaced.rename(output)
+        raise
 
 
 def _flush(folder: Path) -> None:
@@ -125,6 +136,7 @@ def _machine_faults(output: Path) -> Iterator[None]:
             errno.EPERM: ("it is not writable", "change its permissions"),
             errno.EROFS: ("its file system is read-only", "choose another disk"),
             errno.ENOTDIR: ("its parent is a file", "correct the path"),
+            errno.EEXIST: ("its parent is a file", "correct the path"),
         }
         if error.errno not in reasons:
             raise
