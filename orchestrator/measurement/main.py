@@ -42,9 +42,11 @@ def main() -> int:
     keep_stopping_clean()
     try:
         settings = read_measurement_settings(arguments.settings)
-        with owned(Path(settings.telemetry_dir)):
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(http_server(build_app(), settings.listen).serve())
+        with (
+            owned(Path(settings.telemetry_dir)),
+            asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+        ):
+            runner.run(http_server(build_app(), settings.listen).serve())
     except (SettingsError, FolderTakenError, OSError) as error:
         print(f"measurement: {error}", file=sys.stderr)
         return 2

@@ -1,0 +1,135 @@
+import json
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.languages import OTHER, language_of
+from orchestrator.pools import Pools
+from orchestrator.prompt.engine import PromptEngine, load_engine
+from orchestrator.prompt.engine_manifest import EngineFolderError, Origin, read_manifest
+from orchestrator.prompt.recipe import read_default_recipe
+from orchestrator.prompt.segments import SegmentTable
+from tests.support.orchestrator import TOKENIZER_FILE, prompt_engine
+
+MANIFEST: dict[str, Any] = {
+    "manifest_version": 1,
+    "name": "warmline-reference",
+    "engine_digest": "sha256:0123",
+    "origin": "reference",
+    "context_tokens": 1536,
+    "reserved_salt_tokens": 8,
+    "fim": {
+        "family": "suffix_first",
+        "prefix_id": 1,
+        "suffix_id": 3,
+        "middle_id": 2,
+        "pad_id": 4,
+        "file_separator_id": 6,
+        "repository_name_id": 5,
+    },
+    "end_ids": [0],
+    "control_ids": [0, 1, 2, 3, 4, 5, 6],
+    "files": {"weights": {"path": "model.gguf", "sha256": "x"}},
+}
+
+
+def engine_folder(folder: Path, digest: str | None = None, **changes: Any) -> Path:
+    content = TOKENIZER_FILE.read_bytes()
+    (folder / "tokenizer.json").write_bytes(content)
+    named = {"path": "tokenizer.json", "sha256": digest or sha256(content).hexdigest()}
+    manifest = MANIFEST | {"files": MANIFEST["files"] | {"tokenizer": named}} | changes
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def load(folder: Path) -> PromptEngine:
+    return load_engine(folder, read_default_recipe(), SegmentTable())
+
+
+def test_a_whole_folder_loads(tmp_path: Path) -> None:
+    engine = load(engine_folder(tmp_path))
+    assert engine.manifest.fim.suffix_id == 3
+    assert engine.recipe.name == "default@1"
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"manifest_version": 2}, "manifest_version"),
+        ({"fim": MANIFEST["fim"] | {"family": "sideways"}}, "sideways"),
+        ({"fim": {"family": "suffix_first"}}, "prefix_id"),
+        ({"context_tokens": 128}, "context_tokens"),
+        ({"origin": "somewhere"}, "origin"),
+    ],
+)
+def test_an_unusable_manifest_is_refused_with_the_reason(
+    tmp_path: Path, changes: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(EngineFolderError, match=complaint):
+        read_manifest(engine_folder(tmp_path, **changes))
+
+
+def test_a_missing_folder_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(EngineFolderError, match="build the engine first"):
+        read_manifest(tmp_path / "absent")
+
+
+def test_a_damaged_tokenizer_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(EngineFolderError, match="sha256"):
+        load(engine_folder(tmp_path, digest="0" * 64))
+
+
+def test_two_pools_over_one_folder_share_one_engine(tmp_path: Path) -> None:
+    folder = engine_folder(tmp_path)
+    pools = Pools({"fast": folder, "large": folder}, load)
+    pools.load_missing()
+    assert pools.engine("fast") is pools.engine("large")
+    assert [pool.model for pool in pools.ready.values()] == [
+        "fim-fast@sha256:0123",
+        "fim-large@sha256:0123",
+    ]
+
+
+def test_a_pool_without_a_folder_is_named_and_found_later(tmp_path: Path) -> None:
+    later = tmp_path / "later"
+    pools = Pools({"fast": later}, load)
+    pools.load_missing()
+    assert "manifest" in pools.missing["fast"]
+    assert not pools.ready
+    later.mkdir()
+    engine_folder(later, origin="local")
+    pools.load_missing()
+    assert not pools.missing
+    assert pools.ready["fast"].unevaluated
+
+
+def test_an_engine_that_is_there_is_not_loaded_again() -> None:
+    loads: list[Path] = []
+
+    def count(folder: Path) -> PromptEngine:
+        loads.append(folder)
+        return prompt_engine(origin=Origin.LOCAL)
+
+    pools = Pools({"fast": Path("a"), "large": Path("a")}, count)
+    pools.load_missing()
+    pools.load_missing()
+    assert loads == [Path("a")]
+
+
+@pytest.mark.parametrize(
+    ("named", "path", "language"),
+    [
+        ("python", "", "python"),
+        ("Python", "a.js", "python"),
+        ("typescriptreact", "", "tsx"),
+        ("", "src/a.tsx", "tsx"),
+        ("", "C:\\a\\Makefile", "makefile"),
+        ("", "a.unheard-of", OTHER),
+        ("my secret project", "", OTHER),
+        ("", "", OTHER),
+    ],
+)
+def test_languages_come_from_a_closed_list(named: str, path: str, language: str) -> None:
+    assert language_of(named, path) == language
