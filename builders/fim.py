@@ -63,7 +63,7 @@ def find_template(
     chosen_order: Order | None,
 ) -> FimTemplate:
     """The template; raises `BuildRefusedError` that says which markers are missing."""
-    found = [m for m in MARKER_SETS if all(t in vocabulary.ids for t in m.required)]
+    found = [m for m in MARKER_SETS if all(t in vocabulary.added_ids for t in m.required)]
     if found:
         template = _from_markers(found[0], vocabulary, declared)
         markers = found[0].name
@@ -86,7 +86,7 @@ def _order(markers: str, self_description: str) -> Order:
 def _from_markers(
     markers: MarkerSet, vocabulary: Vocabulary, declared: DeclaredTokens
 ) -> FimTemplate:
-    ids = vocabulary.ids
+    ids = vocabulary.added_ids
 
     def first(texts: tuple[str, ...]) -> int | None:
         return next((ids[text] for text in texts if text in ids), None)
@@ -134,9 +134,9 @@ def _with_order(template: FimTemplate, order: Order) -> FimTemplate:
 
 def _nothing_usable(vocabulary: Vocabulary) -> BuildRefusedError:
     partly = [
-        f"{m.name} (lacks {', '.join(t for t in m.required if t not in vocabulary.ids)})"
+        f"{m.name} (lacks {', '.join(t for t in m.required if t not in vocabulary.added_ids)})"
         for m in MARKER_SETS
-        if any(t in vocabulary.ids for t in m.required)
+        if any(t in vocabulary.added_ids for t in m.required)
     ]
     nearest = f"; it has part of {'; '.join(partly)}" if partly else ""
     return BuildRefusedError(
@@ -156,7 +156,7 @@ def end_ids(
     Beside the ends of text and of a turn, every marker ends a completion: a model that starts
     another file or another infilling has finished this one.
     """
-    known = {vocabulary.ids[text] for text in END_TEXTS if text in vocabulary.ids}
+    known = {vocabulary.added_ids[text] for text in END_TEXTS if text in vocabulary.added_ids}
     ends = dict.fromkeys((*declared.end_ids, *sorted(known | template.marker_ids)))
     _refuse_nameless(vocabulary, ends)
     if not declared.end_ids and not known:
@@ -183,9 +183,5 @@ def _refuse_nameless(vocabulary: Vocabulary, token_ids: Iterable[int]) -> None:
 
 def control_ids(vocabulary: Vocabulary, ends: tuple[int, ...]) -> tuple[int, ...]:
     """Ids that are never shown: special tokens, ends, and whatever looks like a marker."""
-    shaped = {
-        token_id
-        for token_id, kind in enumerate(vocabulary.kinds)
-        if kind is TokenType.USER_DEFINED and MARKER_SHAPE.fullmatch(vocabulary.tokens[token_id])
-    }
+    shaped = {i for text, i in vocabulary.added_ids.items() if MARKER_SHAPE.fullmatch(text)}
     return tuple(sorted({*vocabulary.special_ids, *ends, *shaped}))

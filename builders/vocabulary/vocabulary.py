@@ -25,9 +25,13 @@ class Vocabulary:
     byte_level: bool
 
     @cached_property
-    def ids(self) -> dict[str, int]:
-        """Id of each token text."""
-        return {text: token_id for token_id, text in enumerate(self.tokens)}
+    def added_ids(self) -> dict[str, int]:
+        """Id of each added token by its text.
+
+        Ordinary tokens are left out: Qwen's vocabulary has "</s>" as plain HTML, for one.
+        """
+        added = {TokenType.CONTROL, TokenType.USER_DEFINED}
+        return {text: i for i, text in enumerate(self.tokens) if self.kinds[i] in added}
 
     @cached_property
     def special_ids(self) -> tuple[int, ...]:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from gguf import TokenType
 
@@ -133,3 +135,12 @@ def test_markers_are_control_tokens_even_where_the_tokenizer_does_not_mark_them_
     ends = end_ids(tokens, DeclaredTokens(), template)
     shown = set(range(len(tokens.tokens))) - set(control_ids(tokens, ends))
     assert {tokens.tokens[i] for i in shown} == {*ORDINARY, "<think>"}
+
+
+def test_an_ordinary_token_that_reads_like_a_marker_or_an_end_is_neither() -> None:
+    tokens = vocabulary(*QWEN)
+    html = replace(tokens, tokens=("</s>", "[PREFIX]", "[SUFFIX]", *QWEN))
+    template = find_template(html, DeclaredTokens(), "", None)
+    ends = end_ids(html, DeclaredTokens(), template)
+    assert template.prefix_id == 5
+    assert not {0, 1, 2} & {*ends, *control_ids(html, ends)}
