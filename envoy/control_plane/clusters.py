@@ -110,8 +110,13 @@ def _cluster(name: str) -> Json:
         "health_checks": [_health_check()],
         "outlier_detection": _outlier_detection(),
         "circuit_breakers": {"thresholds": [_thresholds()]},
-        # Never send to hosts known dead, however many are.
-        "common_lb_config": {"healthy_panic_threshold": {"value": 0}},
+        "common_lb_config": {
+            # Never send to hosts known dead, however many are.
+            "healthy_panic_threshold": {"value": 0},
+            # A change of health or weight counts at once; by default Envoy gathers those of a
+            # second, and goes on sending to a replica that it already knows to be dead.
+            "update_merge_window": "0s",
+        },
         # A host taken out of the topology goes at once; its live streams still finish.
         "ignore_health_on_host_removal": True,
         # Dead peers are noticed by TCP, not by HTTP/2 pings: gRPC servers answer pings more
