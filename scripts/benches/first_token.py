@@ -16,7 +16,7 @@ from pathlib import Path
 from orchestrator.generation.triton import TritonClient
 from scripts.benches.editing import EditingSession, editing_sessions
 from scripts.benches.http_client import HttpConnection
-from scripts.benches.paths import Composer, Sample, over_grpc, over_http, salt_of
+from scripts.benches.paths import Composer, Sample, UnansweredError, over_grpc, over_http, salt_of
 from scripts.benches.report import Report, quantile
 from scripts.stack.api import RunningStack, running_stack
 
@@ -42,6 +42,7 @@ class Samples:
     """Samples by way, warmth and length."""
 
     by_key: dict[Key, list[Sample]] = field(default_factory=dict)
+    unanswered: int = 0
 
     def add(self, key: Key, sample: Sample) -> None:
         """Notes one sample."""
@@ -92,8 +93,11 @@ async def edit(
                 ways = ["editor", "triton"]
                 rng.shuffle(ways)
                 for way in ways:
-                    sample = await editor.ask(way, session, tokens)
-                    samples.add((way, "warm" if keystroke else "cold", length), sample)
+                    key = (way, "warm" if keystroke else "cold", length)
+                    try:
+                        samples.add(key, await editor.ask(way, session, tokens))
+                    except UnansweredError:
+                        samples.unanswered += 1
                 session.type(rng.randint(1, 3))
 
 
@@ -179,7 +183,8 @@ def _report_long(report: Report, samples: Samples) -> None:
 
 
 def _report_sessions(report: Report, sessions: int, samples: Samples) -> None:
-    rows, figures = [], {}
+    rows: list[list[object]] = []
+    figures: dict[str, object] = {}
     for warmth in ("cold", "warm"):
         for length in ("first", "line"):
             row: list[object] = [f"{warmth}, {'first token' if length == 'first' else 'line'}"]
@@ -209,7 +214,10 @@ def _report_sessions(report: Report, sessions: int, samples: Samples) -> None:
         "tokens",
         "cached",
     )
+    figures["unanswered"] = samples.unanswered
     title = f"{sessions} editing session{'s' if sessions > 1 else ''}"
+    if samples.unanswered:
+        title += f" ({samples.unanswered} requests past the 800 ms deadline, left out)"
     report.table(title, columns, rows)
     report.figures[f"sessions_{sessions}"] = figures
 
