@@ -4,7 +4,7 @@ Pure: facts and settings in, problems out, all of them at once, each with its re
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from scripts.stack.errors import StackError
@@ -21,6 +21,8 @@ PROCESS_MIB = 120
 """Resident memory of one of our Python processes, and of Envoy: measured and rounded up."""
 REPLICA_MIB = 450
 """Resident memory of a replica with the reference model, without its cache."""
+
+_SHELL_SAFE = re.compile(r"[A-Za-z0-9/._+@,=%-]+")
 
 _PACKAGE_OF = {
     "libstdc++.so.6": "libstdc++6",
@@ -46,6 +48,23 @@ def check_machine(facts: MachineFacts) -> list[Problem]:
 def check_room(facts: MachineFacts, config: StackConfig) -> list[Problem]:
     """Return what this stack lacks in ports, memory and disk."""
     return [*_ports(facts, config), *_memory(facts, config), *_disk(facts, config)]
+
+
+def check_paths(paths: Mapping[str, str]) -> list[Problem]:
+    """Return the paths, by what they are, that Triton cannot work with.
+
+    Its Python backend puts the paths of its stub and of the model into a shell command without
+    quotes, and then waits for ever for a stub that was never started (Triton 2.51, tried).
+    """
+    return [
+        Problem(
+            f"The path of {what}, {path!r}, has characters that Triton's Python backend cannot "
+            "take: it hands paths to a shell without quotes.",
+            "Use a path of letters, digits and . _ - + @ , = % only.",
+        )
+        for what, path in paths.items()
+        if not _SHELL_SAFE.fullmatch(path)
+    ]
 
 
 def refuse(problems: Sequence[Problem]) -> None:

@@ -1,7 +1,7 @@
 """Which processes make up a stack, with their commands, environments and documents.
 
-Priorities say in which order they go down, the highest first: the edge, then what it calls, then
-what that calls.
+They are three groups, and priorities say in which order these go down, the highest first: the
+edge, then what it calls, then what that calls. Each group costs the supervisor about a second.
 """
 
 from collections.abc import Mapping
@@ -87,8 +87,8 @@ def _replica(
         folder.backend,
         ROOT / "model_repository",
         TritonPorts(grpc=ports.replicas[index], metrics=ports.replica_metrics[index]),
-        restriction_key,
-        TRITON_EXIT_S,
+        restriction_key=restriction_key,
+        exit_timeout_s=TRITON_EXIT_S,
     )
     prefix = f"{folder.shared_memory_prefix()}{index}-"
     trace = {"WARMLINE_TRACE_FILE": str(folder.trace_of(name))} if config.trace else {}
@@ -116,7 +116,7 @@ def _replica(
 def _control_plane(installed: Programs, folder: RunFolder) -> Program:
     return Program(
         name="control-plane",
-        group="control-plane",
+        group="plane",
         priority=20,
         command=_module(installed, "control_plane.main", "--topology", folder.topology),
         log=folder.log_of("control-plane"),
@@ -126,8 +126,8 @@ def _control_plane(installed: Programs, folder: RunFolder) -> Program:
 def _worker(installed: Programs, folder: RunFolder, name: str) -> Program:
     return Program(
         name=name,
-        group="workers",
-        priority=30,
+        group="plane",
+        priority=20,
         command=_module(installed, "orchestrator.main", "--settings", folder.worker_settings(name)),
         log=folder.log_of(name),
     )
@@ -136,8 +136,8 @@ def _worker(installed: Programs, folder: RunFolder, name: str) -> Program:
 def _measurement(installed: Programs, folder: RunFolder) -> Program:
     return Program(
         name="measurement",
-        group="measurement",
-        priority=40,
+        group="plane",
+        priority=20,
         command=_module(
             installed, "orchestrator.measurement.main", "--settings", folder.measurement_settings
         ),
@@ -149,7 +149,7 @@ def _envoy(config: StackConfig, installed: Programs, folder: RunFolder) -> Progr
     return Program(
         name="envoy",
         group="edge",
-        priority=50,
+        priority=30,
         command=[
             str(installed.envoy),
             *("--config-path", str(folder.bootstrap)),

@@ -83,7 +83,7 @@ def wait_ready(config: StackConfig, progress: Progress, limit_s: float = READY_L
         if not infos:
             raise _failure(config, "supervisor", "has ended")
         if time.monotonic() >= until:
-            late = next(view for view in seen if not view.ready)
+            late = next(view for view in reversed(seen) if not view.ready)  # what others wait for
             what = f"is not ready after {limit_s:.0f} s ({late.detail})"
             raise _failure(config, late.name, what)
         pause.wait(LOOK_EVERY_S)

@@ -74,7 +74,8 @@ def _program(program: Program) -> dict[str, str]:
         "stopasgroup": "false",  # a parent stops its own children in order
         "killasgroup": "true",  # but nothing of it may stay
         "redirect_stderr": "true",
-        "stdout_logfile": _value(str(program.log)),
+        # The supervisor expands this one value twice (options.py, processes_from_section).
+        "stdout_logfile": _value(_value(str(program.log))),
         "stdout_logfile_maxbytes": LOG_BYTES_MAX,
         "stdout_logfile_backups": str(LOG_BACKUPS),
     }

@@ -11,6 +11,7 @@ from scripts.stack.errors import StackError, exit_code_of
 from scripts.stack.layout import RunFolder, ports_of, replica_name
 from scripts.stack.logs import tail
 from scripts.stack.probe import replica_load
+from scripts.stack.processes import stack_processes
 from scripts.stack.running import look, running_config, supervisor_of
 from scripts.stack.status_table import document, restarts, table
 
@@ -30,8 +31,18 @@ def main() -> int:
     elif status["running"]:
         print(table(status))
     else:
-        raise StackError(f"Nothing runs from {folder.path}.", "Start a stack with scripts/up.")
+        raise _nothing_runs(folder)
     return 0 if status["ready"] else 1
+
+
+def _nothing_runs(folder: RunFolder) -> StackError:
+    orphans = stack_processes(folder)
+    if not orphans:
+        return StackError(f"Nothing runs from {folder.path}.", "Start a stack with scripts/up.")
+    return StackError(
+        f"The supervisor of {folder.path} is gone; {len(orphans)} of its processes still run.",
+        "scripts/up starts the stack anew, scripts/down ends them.",
+    )
 
 
 def _status(folder: RunFolder) -> dict[str, Any]:

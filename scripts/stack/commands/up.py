@@ -15,8 +15,8 @@ from scripts.stack.environments import ensure
 from scripts.stack.errors import exit_code_of
 from scripts.stack.layout import RunFolder, StackConfig, ports_of
 from scripts.stack.machine import look
-from scripts.stack.paths import programs
-from scripts.stack.preflight import check_machine, check_room, refuse
+from scripts.stack.paths import ROOT, programs
+from scripts.stack.preflight import check_machine, check_paths, check_room, refuse
 from scripts.stack.processes import stack_processes
 
 
@@ -39,7 +39,8 @@ def main() -> int:
 def _preflight(config: StackConfig) -> None:
     """Refuse early what cannot work; a stack of this folder that runs already holds its ports."""
     facts = look(Path(config.run_dir), ports_of(config).named())
-    problems = check_machine(facts)
+    paths = {"the checkout": str(ROOT), "the run folder": config.run_dir}
+    problems = check_machine(facts) + check_paths(paths)
     if not stack_processes(RunFolder(Path(config.run_dir))):
         problems += check_room(facts, config)
     refuse(problems)

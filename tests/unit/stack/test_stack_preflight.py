@@ -9,6 +9,7 @@ from scripts.stack.preflight import (
     Problem,
     check_libraries,
     check_machine,
+    check_paths,
     check_room,
     refuse,
 )
@@ -131,3 +132,16 @@ def test_system_libraries_that_are_too_old_are_named_by_symbol_version() -> None
 
 def test_a_program_with_all_its_libraries_has_no_problem() -> None:
     assert check_libraries("Envoy", "\tlibm.so.6 => /lib/libm.so.6 (0x0)\n") == []
+
+
+@pytest.mark.parametrize("path", ["/home/a b/warmline", "/home/it's", "/srv/$HOME", "/a;b", "/ä"])
+def test_a_path_that_a_shell_would_change_is_refused_because_triton_does_not_quote(
+    path: str,
+) -> None:
+    (problem,) = check_paths({"the checkout": path})
+    assert "the checkout" in problem.what
+    assert path in problem.what.replace("\\", "")
+
+
+def test_common_paths_are_accepted() -> None:
+    assert check_paths({"the run folder": "/srv/warm-line_2/v1.0+x@host,100%"}) == []

@@ -45,8 +45,10 @@ def test_any_command_comes_back_as_it_was(command: list[str]) -> None:
     assert shlex.split(value.replace("%%", "%")) == command
 
 
-def test_a_percent_sign_in_a_path_is_doubled_because_the_supervisor_expands_it() -> None:
-    assert parsed(program(log=Path("/100%/log")))["program:envoy"]["stdout_logfile"] == "/100%%/log"
+def test_percent_signs_are_doubled_once_for_each_time_that_the_supervisor_expands_a_value() -> None:
+    config = parsed(program(command=["/100%/x"], log=Path("/100%/log")))
+    assert config["program:envoy"]["command"] == "/100%%/x"
+    assert config["program:envoy"]["stdout_logfile"] == "/100%%%%/log"
 
 
 def test_the_environment_is_written_as_the_supervisor_reads_it() -> None:
