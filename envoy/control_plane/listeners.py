@@ -52,7 +52,11 @@ def edge_listener(address: Address) -> Json:
             "connection_keepalive": {"interval": "30s", "timeout": "10s"},
         },
     }
-    return _listener("edge", address, manager)
+    return _listener("edge", address, manager) | {
+        # So that a stop can drain the edge alone (`/drain_listeners?inboundonly`) while what it
+        # has let in is still served behind it.
+        "traffic_direction": "INBOUND",
+    }
 
 
 def inference_listener(address: Address) -> Json:
