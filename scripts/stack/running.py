@@ -126,7 +126,7 @@ def _drain_edge(config: StackConfig) -> None:
 
     def idle() -> bool:
         status, body = probe.get(admin, "/stats?filter=^http.edge.downstream_rq_active$")
-        return status != http.client.OK or body.decode().strip().endswith((": 0", ""))
+        return status != http.client.OK or not body or body.decode().rstrip().endswith(": 0")
 
     with suppress(OSError, http.client.HTTPException):  # Envoy is not up: nothing to wait for
         probe.post(admin, "/drain_listeners?inboundonly")
