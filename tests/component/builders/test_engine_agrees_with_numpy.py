@@ -17,6 +17,7 @@ from tests.component.builders.k_quants import pack
 from tests.component.builders.numpy_decoder import NumpyDecoder
 from tests.unit.builders.tiny_checkpoints import (
     Sizes,
+    byte_fallback_document,
     config_of,
     end_of_text,
     random_weights,
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.component
 ROOT = Path(__file__).resolve().parents[3]
 PROBE = Path(__file__).with_name("engine_probe.py")
 NEW_TOKENS = 10
-PROBE_LIMIT_S = 120
+PROBE_LIMIT_S = 240
 F16, F32 = GGMLQuantizationType.F16, GGMLQuantizationType.F32
 Q8_0, Q5_0 = GGMLQuantizationType.Q8_0, GGMLQuantizationType.Q5_0
 Q4_K, Q6_K = GGMLQuantizationType.Q4_K, GGMLQuantizationType.Q6_K
@@ -134,6 +135,24 @@ def test_a_hugging_face_checkpoint_of_any_float_type_gives_the_tokens_of_its_wei
     weights = write_huggingface(tmp_path / "model", family, dtype=dtype, shards=shards, tied=tied)
     build(BuildRequest(tmp_path / "model", tmp_path / "engine"))
     config = json.loads((tmp_path / "model/config.json").read_text())
+    oracle = NumpyDecoder(config, weights)
+    assert_same_tokens(tmp_path / "engine", oracle, random_prompts(), tolerance_nats=2e-2)
+
+
+def test_an_engine_with_a_byte_fallback_tokenizer_loads_too(tmp_path: Path) -> None:
+    weights = write_huggingface(tmp_path / "model", "llama")
+    config = json.loads((tmp_path / "model/config.json").read_text())
+    config |= {"eos_token_id": 1, "bos_token_id": 2}
+    (tmp_path / "model/config.json").write_text(json.dumps(config))
+    tokenizer = tmp_path / "tokenizer.json"
+    tokenizer.write_text(json.dumps(byte_fallback_document()))
+
+    request = BuildRequest(tmp_path / "model", tmp_path / "engine", tokenizer=tokenizer)
+    manifest = build(request).manifest
+
+    assert manifest["fim"]["family"] == "prefix_first"
+    assert (manifest["fim"]["begin_id"], manifest["fim"]["prefix_id"]) == (2, 3)
+    assert manifest["end_ids"] == [1, 2, 3, 4, 5, 6]
     oracle = NumpyDecoder(config, weights)
     assert_same_tokens(tmp_path / "engine", oracle, random_prompts(), tolerance_nats=2e-2)
 

@@ -71,6 +71,45 @@ def tokenizer_document(
     return json.loads(tokenizer.to_str())
 
 
+def byte_fallback_document() -> dict[str, Any]:
+    """A tokenizer in the manner of Code Llama's: SentencePiece text, bytes as a last resort."""
+    markers = ("</s>", "<s>", "\u2581<PRE>", "\u2581<SUF>", "\u2581<MID>", "\u2581<EOT>")
+    texts = ["<unk>", *markers, *(f"<0x{byte:02X}>" for byte in range(256))]
+    texts += ["\u2581", "d", "e", "f", "x", "de", "def", "\u2581def", "\n\n"]
+    added = [
+        {
+            "id": place,
+            "content": text,
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
+            "special": True,
+        }
+        for place, text in enumerate(texts[: 1 + len(markers)])
+    ]
+    spaces = {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}
+    model = {
+        "type": "BPE",
+        "unk_token": "<unk>",
+        "fuse_unk": True,
+        "byte_fallback": True,
+        "vocab": {text: place for place, text in enumerate(texts)},
+        "merges": [["d", "e"], ["de", "f"], ["\u2581", "def"]],
+    }
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": added,
+        "normalizer": {"type": "Prepend", "prepend": "\u2581"},
+        "pre_tokenizer": None,
+        "post_processor": None,
+        "decoder": {"type": "Sequence", "decoders": [spaces, {"type": "ByteFallback"}]},
+        "model": model,
+    }
+
+
 def end_of_text(document: Mapping[str, Any]) -> int:
     """The id of the first marker, which stands for the end of text."""
     return min(token["id"] for token in document["added_tokens"])
