@@ -8,6 +8,10 @@ from typing import Any
 
 import grpc
 import grpc.aio
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.events import RequestReceived
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 
@@ -82,6 +86,34 @@ class FakeReplica(service_pb2_grpc.GRPCInferenceServiceServicer):
             if self.status:
                 head = f"HTTP/1.1 {self.status} X\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
                 writer.write(head.encode())
+        writer.close()
+
+
+class ResettingServer:
+    """An HTTP/2 server that resets every stream with REFUSED_STREAM, and counts them."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.resets = 0
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = H2Connection(H2Configuration(client_side=False))
+        connection.initiate_connection()
+        writer.write(connection.data_to_send())
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(65_536):
+                for event in connection.receive_data(data):
+                    if isinstance(event, RequestReceived) and event.stream_id:
+                        connection.reset_stream(event.stream_id, ErrorCodes.REFUSED_STREAM)
+                        self.resets += 1
+                writer.write(connection.data_to_send())
         writer.close()
 
 

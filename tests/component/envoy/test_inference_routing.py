@@ -6,27 +6,27 @@ from tritonclient.grpc import service_pb2
 
 from tests.component.envoy.harness import EnvoyStack
 
-pytestmark = pytest.mark.component
+pytestmark = [pytest.mark.component, pytest.mark.asyncio(loop_scope="module")]
 
 SESSIONS = [f"session-{i}" for i in range(40)]
 
 
-async def test_a_session_always_reaches_the_same_replica(stack: EnvoyStack) -> None:
-    first = await stack.place(SESSIONS)
-    again = await stack.place(SESSIONS)
+async def test_a_session_always_reaches_the_same_replica(shared_stack: EnvoyStack) -> None:
+    first = await shared_stack.place(SESSIONS)
+    again = await shared_stack.place(SESSIONS)
     assert first == again
     assert set(first.values()) == {"slot-0", "slot-1"}
 
 
-async def test_the_replica_header_names_the_slot_that_served(stack: EnvoyStack) -> None:
+async def test_the_replica_header_names_the_slot_that_served(shared_stack: EnvoyStack) -> None:
     for session in SESSIONS:
-        answer = await stack.infer(session)
+        answer = await shared_stack.infer(session)
         assert answer.slot == answer.label
 
 
-async def test_both_pools_place_a_session_over_all_their_slots(stack: EnvoyStack) -> None:
+async def test_both_pools_place_a_session_over_all_their_slots(shared_stack: EnvoyStack) -> None:
     for pool in ("fast", "large"):
-        answers = [await stack.infer(session, pool=pool) for session in SESSIONS]
+        answers = [await shared_stack.infer(session, pool=pool) for session in SESSIONS]
         assert {answer.slot for answer in answers} == {"slot-0", "slot-1"}
 
 
@@ -40,22 +40,25 @@ async def test_both_pools_place_a_session_over_all_their_slots(stack: EnvoyStack
     ],
 )
 async def test_a_request_without_pool_or_session_is_refused_by_envoy(
-    stack: EnvoyStack, session: str | None, pool: str | None, missing: str
+    shared_stack: EnvoyStack, session: str | None, pool: str | None, missing: str
 ) -> None:
-    answer = await stack.infer(session, pool=pool)
+    served = [replica.served for replica in shared_stack.replicas.values()]
+    answer = await shared_stack.infer(session, pool=pool)
     assert answer.code is grpc.StatusCode.INVALID_ARGUMENT
     assert missing in answer.message
-    assert all(replica.served == 0 for replica in stack.replicas.values())
+    assert [replica.served for replica in shared_stack.replicas.values()] == served
 
 
-async def test_readiness_can_be_asked_of_a_slot(stack: EnvoyStack) -> None:
+async def test_readiness_can_be_asked_of_a_slot(shared_stack: EnvoyStack) -> None:
     metadata = (("x-warmline-pool", "fast"), ("x-warmline-session", "probe"))
-    ready = await stack.stub.ServerReady(service_pb2.ServerReadyRequest(), metadata=metadata)
+    ready = await shared_stack.stub.ServerReady(service_pb2.ServerReadyRequest(), metadata=metadata)
     assert ready.ready
 
 
-async def test_other_methods_are_not_served(stack: EnvoyStack) -> None:
+async def test_other_methods_are_not_served(shared_stack: EnvoyStack) -> None:
     metadata = (("x-warmline-pool", "fast"), ("x-warmline-session", "probe"))
     with pytest.raises(grpc.aio.AioRpcError) as refusal:
-        await stack.stub.RepositoryIndex(service_pb2.RepositoryIndexRequest(), metadata=metadata)
+        await shared_stack.stub.RepositoryIndex(
+            service_pb2.RepositoryIndexRequest(), metadata=metadata
+        )
     assert refusal.value.code() is grpc.StatusCode.UNIMPLEMENTED

@@ -5,6 +5,7 @@ import asyncio
 import grpc
 import pytest
 
+from tests.component.envoy.fakes import ResettingServer
 from tests.component.envoy.harness import Answer, EnvoyStack, finish, replica_entry, until
 
 pytestmark = pytest.mark.component
@@ -110,6 +111,27 @@ async def test_an_error_answer_does_not_take_a_replica_out(stack: EnvoyStack) ->
     assert await stack.place(SESSIONS) == placed
 
 
+async def test_a_replica_that_resets_its_streams_is_taken_out_by_the_first(
+    stack: EnvoyStack,
+) -> None:
+    placed = await stack.place(SESSIONS)
+    broken = ResettingServer()
+    await broken.start()
+    stack.document["replicas"][0]["port"] = broken.port
+    await stack.publish()
+
+    async def was_asked() -> bool:
+        await stack.place([s for s in SESSIONS if placed[s] == "slot-1"])
+        await stack.infer(next(s for s in SESSIONS if placed[s] == "slot-0"))
+        return broken.resets > 0
+
+    await until(was_asked, "the broken replica gets a stream")
+    answers = [await stack.infer(session) for session in SESSIONS]
+    # Its health check still passes and brings it back now and then, for one stream each time.
+    assert sum(answer.code is not grpc.StatusCode.OK for answer in answers) <= 2
+    await broken.stop()
+
+
 async def test_a_deadline_ends_the_stream_and_costs_the_replica_nothing(
     stack: EnvoyStack,
 ) -> None:
@@ -141,7 +163,9 @@ async def test_bounded_load_spills_a_hot_session_and_counts_its_streams(
     calls = []
     for _ in range(10):
         calls.append(stack.open_stream("hot", model="hold"))
-        await calls[-1].read()  # one by one: a stream that still waits for a connection is not counted
+        await calls[
+            -1
+        ].read()  # one by one: a stream that still waits for a connection is not counted
     # Envoy spills where a host's live streams are more than ceil((all + 1) * factor * share), so
     # with equal shares the k-th stream stays while the hot host has at most ceil(k / 2).
     assert sorted(r.open_streams for r in stack.replicas.values()) == [4, 6]

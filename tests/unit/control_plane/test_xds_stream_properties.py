@@ -9,7 +9,7 @@ from collections import deque
 
 import hypothesis.strategies as st
 from hypothesis import settings
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from control_plane.resources import CLUSTER, ENDPOINTS, LISTENER, PUSH_ORDER, ROUTES, TYPE_NAMES
 from control_plane.snapshot import Snapshot
@@ -72,6 +72,11 @@ class StreamMachine(RuleBasedStateMachine):
         for type_url in PUSH_ORDER:
             self.to_server.append(self.envoy.request(type_url))
 
+    @initialize(is_connected=st.booleans())
+    def connect(self, is_connected: bool) -> None:
+        if is_connected:
+            self.settle()
+
     def send(self, responses: list[Response]) -> None:
         for response in responses:
             assert response.nonce not in self.nonces_seen
@@ -117,6 +122,7 @@ class StreamMachine(RuleBasedStateMachine):
             assert after.accepted_version == before.accepted_version
             assert responses == wants_names
         elif before.is_answered:
+            assert after.accepted_version == before.accepted_version
             assert responses == 1
         else:
             assert after.accepted_version == before.sent_version
@@ -165,4 +171,4 @@ class StreamMachine(RuleBasedStateMachine):
 
 
 TestStream = StreamMachine.TestCase
-TestStream.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestStream.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
