@@ -21,7 +21,9 @@ class Pools:
         self._load = load
         self._engines: dict[str, PromptEngine] = {}
         self.ready: Mapping[str, ModelPool] = MappingProxyType({})
-        self.missing: Mapping[str, str] = MappingProxyType({})
+        self.missing: Mapping[str, str] = MappingProxyType(
+            dict.fromkeys(self._engine_dirs, "its engine is being loaded")
+        )
 
     def load_missing(self) -> None:
         """Loads what has no engine yet; afterwards `missing` says why any still has none."""

@@ -48,13 +48,25 @@ def answer_with(token_ids: Sequence[int], delay_ms: float = 0.0) -> Script:
 
 
 class FakeInferenceClient:
-    """An `InferenceClient` that plays `script`; `on_cancel` is told of each cancelled sequence."""
+    """An `InferenceClient` that plays `script`; `on_cancel` is told of each cancelled sequence.
 
-    def __init__(self, script: Script, on_cancel: Callable[[], None] = lambda: None) -> None:
+    One that is not `punctual` goes on after the deadline, which the Protocol forbids: for tests of
+    what its callers do then.
+    """
+
+    def __init__(
+        self,
+        script: Script,
+        on_cancel: Callable[[], None] = lambda: None,
+        *,
+        punctual: bool = True,
+    ) -> None:
         self.script = script
         self.on_cancel = on_cancel
+        self.punctual = punctual
         self.requests: list[InferenceRequest] = []
         self.keep_requests = True
+        self.entered = asyncio.Event()
         self.live = 0
         self.live_max = 0
         self.cancelled = 0
@@ -73,11 +85,12 @@ class _FakeStream:
     def __init__(self, client: FakeInferenceClient, request: InferenceRequest) -> None:
         self._client = client
         self._steps = iter(client.script(request))
-        self._left_ms = float(request.remaining_ms)
+        self._left_ms = float(request.remaining_ms) if client.punctual else float("inf")
         self._over = False
         self.replica = ""
 
     async def __aenter__(self) -> Self:
+        self._client.entered.set()
         self._client.live += 1
         self._client.live_max = max(self._client.live_max, self._client.live)
         return self

@@ -10,7 +10,9 @@ BYTES = tuple(bytes([byte]) for byte in range(256))
 CUTS = st.lists(st.integers(1, 7), min_size=1, max_size=30)
 
 
-def decode_in_groups(ids: list[int], sizes: list[int], table: tuple[bytes, ...]) -> tuple[str, bool]:
+def decode_in_groups(
+    ids: list[int], sizes: list[int], table: tuple[bytes, ...]
+) -> tuple[str, bool]:
     decoder, text, at, turn = TokenDecoder(table, {0}), "", 0, 0
     while at < len(ids):
         size = sizes[turn % len(sizes)]
@@ -82,7 +84,7 @@ def stopped(text: str, line_before: str = "    ", language: str = "python") -> s
         ("  ", "javascript", "doIt();\n}", "doIt();"),
         ("  ", "javascript", "if (a) { b() }\n}\nc", "if (a) { b() }"),
         ("  ", "javascript", "a;\nb;\n", "a;\nb;\n"),
-        ("  ", "javascript", "s = '}';\nt = \"\\\"}\";\n}", "s = '}';\nt = \"\\\"}\";"),
+        ("  ", "javascript", 's = \'}\';\nt = "\\"}";\n}', 's = \'}\';\nt = "\\"}";'),
         ("  ", "javascript", "s = `}\n}`;\n}", "s = `}\n}`;"),
         ("", "markdown", "```python\nprint(1)\n```", "```python\nprint(1)\n```"),
         ("\t", "go", "return (1)\n}", "return (1)"),

@@ -1,5 +1,3 @@
-import json
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -11,37 +9,8 @@ from orchestrator.prompt.engine import PromptEngine, load_engine
 from orchestrator.prompt.engine_manifest import EngineFolderError, Origin, read_manifest
 from orchestrator.prompt.recipe import read_default_recipe
 from orchestrator.prompt.segments import SegmentTable
-from tests.support.orchestrator import TOKENIZER_FILE, prompt_engine
-
-MANIFEST: dict[str, Any] = {
-    "manifest_version": 1,
-    "name": "warmline-reference",
-    "engine_digest": "sha256:0123",
-    "origin": "reference",
-    "context_tokens": 1536,
-    "reserved_salt_tokens": 8,
-    "fim": {
-        "family": "suffix_first",
-        "prefix_id": 1,
-        "suffix_id": 3,
-        "middle_id": 2,
-        "pad_id": 4,
-        "file_separator_id": 6,
-        "repository_name_id": 5,
-    },
-    "end_ids": [0],
-    "control_ids": [0, 1, 2, 3, 4, 5, 6],
-    "files": {"weights": {"path": "model.gguf", "sha256": "x"}},
-}
-
-
-def engine_folder(folder: Path, digest: str | None = None, **changes: Any) -> Path:
-    content = TOKENIZER_FILE.read_bytes()
-    (folder / "tokenizer.json").write_bytes(content)
-    named = {"path": "tokenizer.json", "sha256": digest or sha256(content).hexdigest()}
-    manifest = MANIFEST | {"files": MANIFEST["files"] | {"tokenizer": named}} | changes
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    return folder
+from tests.support.engine_folder import MANIFEST, engine_folder
+from tests.support.orchestrator import prompt_engine
 
 
 def load(folder: Path) -> PromptEngine:
@@ -90,6 +59,11 @@ def test_two_pools_over_one_folder_share_one_engine(tmp_path: Path) -> None:
         "fim-fast@sha256:0123",
         "fim-large@sha256:0123",
     ]
+
+
+def test_a_pool_that_was_not_loaded_yet_is_missing(tmp_path: Path) -> None:
+    pools = Pools({"fast": engine_folder(tmp_path)}, load)
+    assert pools.missing == {"fast": "its engine is being loaded"}
 
 
 def test_a_pool_without_a_folder_is_named_and_found_later(tmp_path: Path) -> None:

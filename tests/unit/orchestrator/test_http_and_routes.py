@@ -147,8 +147,7 @@ async def test_a_client_that_leaves_cancels_its_sequence_and_is_sent_nothing() -
         "query_string": b"", "headers": [], "root_path": "",
     }  # fmt: skip
     served = asyncio.create_task(app(client, sink, [])(scope, peer.receive, peer.send))
-    while client.live == 0:
-        await asyncio.sleep(0)
+    await client.entered.wait()
     peer.hung_up.set()
     await served
     assert (client.live, client.cancelled) == (0, 1)

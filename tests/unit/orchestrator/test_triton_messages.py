@@ -53,9 +53,7 @@ def final(**changes: bytes) -> Any:
 
 def test_a_request_carries_every_tensor_of_the_contract() -> None:
     message = InferRequest.FromString(request_message(REQUEST).SerializeToString())
-    raw = dict(
-        zip((each.name for each in message.inputs), message.raw_input_contents, strict=True)
-    )
+    raw = dict(zip((each.name for each in message.inputs), message.raw_input_contents, strict=True))
     kinds = {each.name: (each.datatype, list(each.shape)) for each in message.inputs}
     assert message.model_name == "completion"
     assert kinds == {

@@ -41,5 +41,5 @@ def test_wrong_settings_are_refused_by_key(change: dict[str, object], complaint:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="absent.yaml"):
+    with pytest.raises(SettingsError, match=r"absent\.yaml"):
         read_settings(tmp_path / "absent.yaml")
