@@ -23,7 +23,7 @@ from scripts.stack.readiness import ProcessView, StartWatch, health_checks, view
 from scripts.stack.supervisor import Supervisor, runtime_dir
 
 READY_LIMIT_S = 120.0
-LOOK_EVERY_S = 0.15
+LOOK_EVERY_S = 0.3
 DRAIN_LIMIT_S = 5.0
 STOP_LIMIT_S = 45.0
 LOG_LINES_SHOWN = 15
