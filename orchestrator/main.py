@@ -107,6 +107,8 @@ def main() -> int:
     parser.add_argument("--settings", type=Path, required=True, help="YAML file of settings")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    # One line for each probe of each replica would bury everything else.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
     try:
         settings = read_settings(arguments.settings)
         hasher = SessionHasher(read_session_secret(Path(settings.session_secret_file)))
