@@ -11,7 +11,8 @@ from enum import StrEnum
 from zlib import crc32
 
 SNAP_LEVEL_MAX = 5
-"""2 ** 5 = 32 lines: the coarsest boundary at which a window starts."""
+SNAP_LINES = 2**SNAP_LEVEL_MAX
+"""The distance of the coarsest boundaries at which a window starts: 32 lines."""
 
 _WHITESPACE_CHARS_MAX = 256
 """A longer run of blank lines is cut at the line instead, so that no piece grows without limit."""

@@ -14,12 +14,14 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
 from orchestrator.prompt.fitting import CHARS_PER_TOKEN_MAX, fit_line_end
 from orchestrator.prompt.line_cuts import (
     SNAP_LEVEL_MAX,
+    SNAP_LINES,
     CutStyle,
     level_of_content,
     level_of_number,
@@ -38,9 +40,17 @@ class PrefixWindow(msgspec.Struct, frozen=True):
     truncated: bool
 
 
-class _Line(msgspec.Struct, frozen=True):
+class _Line(NamedTuple):
     start: int
     level: int
+
+
+class _Chunk(NamedTuple):
+    """Text from the line at `start` (in the middle of a window: from its cut) to `end`."""
+
+    start: int
+    end: int
+    ids: array[int]
 
 
 class _Window:
@@ -60,16 +70,34 @@ class _Window:
     def tokens(self, start: int, end: int) -> array[int]:
         return self.encode(self.prefix[start:end]) if start < end else array("i")
 
-    def lines_before(self, line_start: int, chars_max: int) -> Iterator[_Line]:
-        """Lines in front of the one at `line_start`, nearest first, for `chars_max` characters."""
-        lowest = max(0, line_start - chars_max)
-        number = None
+    def start_before(self, line_start: int) -> int:
+        """Where the line in front of the one at `line_start` starts."""
+        return self.prefix.rfind("\n", 0, line_start - 1) + 1
+
+    def coarse_starts(self, line_start: int, lowest: int) -> Iterator[int]:
+        """Coarse boundaries in front of the line at `line_start`, nearest first, from `lowest`."""
+        if self.first_line is None:
+            lines = self.lines_before(line_start, lowest)
+            yield from (line.start for line in lines if line.level == SNAP_LEVEL_MAX)
+            return
+        number = self.first_line + self.prefix.count("\n", 0, line_start)
+        while line_start > lowest:
+            for _ in range(number % SNAP_LINES or SNAP_LINES):
+                if line_start == 0:
+                    return
+                line_start = self.start_before(line_start)
+                number -= 1
+            yield line_start
+
+    def lines_before(self, line_start: int, lowest: int) -> Iterator[_Line]:
+        """Lines in front of the one at `line_start`, nearest first, from `lowest` on."""
+        number = 0
         if self.first_line is not None:
             number = self.first_line + self.prefix.count("\n", 0, line_start)
         while line_start > lowest:
-            end, line_start = line_start, self.prefix.rfind("\n", 0, line_start - 1) + 1
-            if number is not None:
-                number -= 1
+            end, line_start = line_start, self.start_before(line_start)
+            number -= 1
+            if self.first_line is not None:
                 yield _Line(line_start, level_of_number(number))
             else:  # The first line received may be cut anywhere: no boundary.
                 level = level_of_content(self.prefix[line_start:end]) if line_start else 0
@@ -104,53 +132,55 @@ def prefix_window(
 
 def _stable(window: _Window, line_start: int, cut: int, room: int) -> tuple[array[int], int]:
     """Tokens between the window's start and `cut`, and where the window starts."""
-    starts, ends, used = [], [cut], 0
-    pending: list[_Line] = []
-    for line in window.lines_before(line_start, max(room, 0) * CHARS_PER_TOKEN_MAX):
-        pending.append(line)
-        if line.level < SNAP_LEVEL_MAX:
-            continue
-        used += len(window.tokens(window.cut(line.start), ends[-1]))
-        if used > room:
+    lowest = max(0, line_start - max(room, 0) * CHARS_PER_TOKEN_MAX)
+    chunks: list[_Chunk] = []
+    kept, end, next_line = 0, cut, line_start
+    for start in window.coarse_starts(line_start, lowest):
+        chunk_cut = window.cut(start)
+        ids = window.tokens(chunk_cut, end)
+        if kept + len(ids) > room:
             break
-        starts.append(line.start)
-        ends.append(window.cut(line.start))
-        pending.clear()
-    kept = sum(len(window.tokens(a, b)) for a, b in zip(ends[1:], ends, strict=False))
-    if pending and 2 * kept < room:
-        finer = _finer_start(window, pending, ends[-1], room - kept)
+        chunks.append(_Chunk(start, end, ids))
+        kept, end, next_line = kept + len(ids), chunk_cut, start
+    if 2 * kept < room:
+        finer = _finer_start(window, next_line, lowest, end, room - kept)
         if finer is not None:
-            starts.append(finer)
-            ends.append(finer)
-    return _joined(window, starts, ends, room, cut)
+            chunks.append(_Chunk(finer, end, array("i")))
+    return _joined(window, chunks, room, cut)
 
 
-def _finer_start(window: _Window, pending: list[_Line], end: int, room: int) -> int | None:
+def _finer_start(window: _Window, next_line: int, lowest: int, end: int, room: int) -> int | None:
     """A start inside a chunk that does not fit whole or has no coarse boundary of its own.
 
     Of the lines that fit, the earliest at the coarsest level that keeps three quarters of them.
     """
+    lines = list(_until_coarse(window.lines_before(next_line, lowest)))
     fitting = bisect_right(
-        range(len(pending)),
-        room,
-        key=lambda index: len(window.tokens(pending[index].start, end)),
+        range(len(lines)), room, key=lambda index: len(window.tokens(lines[index].start, end))
     )
     for level in range(SNAP_LEVEL_MAX, 0, -1):
         for index in range(fitting - 1, (3 * fitting) // 4 - 1, -1):
-            if pending[index].level >= level:
-                return pending[index].start
-    return pending[fitting - 1].start if fitting else None
+            if lines[index].level >= level:
+                return lines[index].start
+    return lines[fitting - 1].start if fitting else None
 
 
-def _joined(
-    window: _Window, starts: list[int], ends: list[int], room: int, cut: int
-) -> tuple[array[int], int]:
-    """The chunks from the earliest start on; the first begins at its line, not at its cut."""
-    while starts:
-        ids = window.tokens(starts[-1], ends[len(starts) - 1])
-        for index in range(len(starts) - 2, -1, -1):
-            ids = ids + window.tokens(ends[index + 1], ends[index])
+def _until_coarse(lines: Iterator[_Line]) -> Iterator[_Line]:
+    """Lines up to and including the first coarse boundary."""
+    for line in lines:
+        yield line
+        if line.level == SNAP_LEVEL_MAX:
+            return
+
+
+def _joined(window: _Window, chunks: list[_Chunk], room: int, cut: int) -> tuple[array[int], int]:
+    """The chunks, given nearest first; the earliest begins at its line, not at its cut."""
+    while chunks:
+        earliest = chunks[-1]
+        ids = array("i", window.tokens(earliest.start, earliest.end))
+        for chunk in reversed(chunks[:-1]):
+            ids += chunk.ids
         if len(ids) <= room:
-            return ids, starts[-1]
-        starts.pop()
+            return ids, earliest.start
+        chunks.pop()
     return array("i"), cut
