@@ -167,8 +167,10 @@ def _cost(answer: Mapping[str, Any]) -> list[str]:
         for name, value in timings.items()
         if name != "total" and value is not None
     ]
-    # The engine says what it reused; a request that did not reach it has no such figure.
-    known = f"{cached} cached, {prompt - cached} computed" if cached is not None else "not computed"
+    # The engine says at its end what it reused: a stream that ended earlier has no such figure.
+    known = "cached share unknown"
+    if cached is not None:
+        known = f"{cached} cached, {prompt - cached} computed"
     completion = usage.get("completion_tokens") or 0
     return [
         f"model       {answer.get('model') or 'none'}, {answer.get('mode')} mode",

@@ -1,14 +1,19 @@
 """Judges whether a stack is ready, and whether a start has failed. Pure.
 
 The supervisor knows which processes live; only the processes themselves know whether they can
-serve. A process is ready when it lives and its own health answer says so.
+serve; only Envoy knows whether it sends them anything. A process is ready when it lives, its own
+health answer says so and, for workers and replicas, Envoy takes it for healthy: right after a start
+there is a moment between the last two, in which requests fail.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from scripts.stack.layout import ADDRESS, StackConfig, ports_of, replica_name, worker_name
 from scripts.stack.supervisor import ProcessInfo
+
+_FLAGS = re.compile(r"^(\S+?)::(\S+?)::health_flags::(\S+)$", re.MULTILINE)
 
 STARTS_MAX = 3
 """A start has failed when one process needs a third: the supervisor would go on trying."""
@@ -22,6 +27,7 @@ class HealthCheck:
     port: int
     path: str
     address: str
+    endpoint: str | None = None  # host:port under which Envoy sends to it
 
     @property
     def url(self) -> str:
@@ -62,11 +68,23 @@ def health_checks(config: StackConfig) -> tuple[HealthCheck, ...]:
     return (
         HealthCheck("envoy", ports.edge, "/readyz", edge),
         *(
-            HealthCheck(worker_name(index), port, "/readyz", f"http://{ADDRESS}:{port}")
+            HealthCheck(
+                worker_name(index),
+                port,
+                "/readyz",
+                f"http://{ADDRESS}:{port}",
+                endpoint=f"{ADDRESS}:{port}",
+            )
             for index, port in enumerate(ports.workers)
         ),
         *(
-            HealthCheck(replica_name(index), status, "/healthz", f"{ADDRESS}:{port}")
+            HealthCheck(
+                replica_name(index),
+                status,
+                "/healthz",
+                f"{ADDRESS}:{port}",
+                endpoint=f"{ADDRESS}:{port}",
+            )
             for index, (port, status) in enumerate(
                 zip(ports.replicas, ports.replica_status, strict=True)
             )
@@ -74,6 +92,36 @@ def health_checks(config: StackConfig) -> tuple[HealthCheck, ...]:
         HealthCheck("control-plane", ports.control_plane_status, "/healthz", control_plane),
         HealthCheck("measurement", ports.measurement, "/healthz", measurement),
     )
+
+
+def with_rotation(
+    checks: Sequence[HealthCheck], answers: Mapping[str, Health], clusters: str
+) -> dict[str, Health]:
+    """Take back the readiness of every endpoint that Envoy does not send to.
+
+    `clusters` is what Envoy's admin prints for `/clusters`: a line
+    `CLUSTER::HOST:PORT::health_flags::FLAGS` for each endpoint of each cluster. A draining endpoint
+    is no fault: somebody wants it so.
+    """
+    flags: dict[str, str] = {}
+    for _, endpoint, found in _FLAGS.findall(clusters):
+        flags[endpoint] = flags.get(endpoint, "") + found
+    return {
+        **answers,
+        **{
+            check.process: Health(ready=False, detail=_fault(flags.get(check.endpoint)))
+            for check in checks
+            if check.endpoint is not None
+            and answers[check.process].ready
+            and "failed_" in flags.get(check.endpoint, "failed_")
+        },
+    }
+
+
+def _fault(flags: str | None) -> str:
+    if flags is None:
+        return "Envoy does not know it yet"
+    return f"Envoy does not send to it: {flags.strip('/')}"
 
 
 def views(

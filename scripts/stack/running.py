@@ -9,7 +9,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -19,7 +19,14 @@ from scripts.stack.layout import RunFolder, StackConfig, ports_of
 from scripts.stack.locking import exclusive
 from scripts.stack.logs import tail
 from scripts.stack.progress import Progress
-from scripts.stack.readiness import ProcessView, StartWatch, health_checks, views
+from scripts.stack.readiness import (
+    Health,
+    ProcessView,
+    StartWatch,
+    health_checks,
+    views,
+    with_rotation,
+)
 from scripts.stack.supervisor import Supervisor, runtime_dir
 
 READY_LIMIT_S = 120.0
@@ -58,7 +65,11 @@ def running_config(folder: RunFolder) -> StackConfig | None:
 def look(config: StackConfig, supervisor: Supervisor) -> tuple[ProcessView, ...]:
     """Return the present state of every process."""
     checks = health_checks(config)
-    return views(checks, supervisor.processes(), probe.ask_all(checks))
+    answers: Mapping[str, Health] = probe.ask_all(checks)
+    with suppress(OSError, http.client.HTTPException):  # Envoy's own check says that it is not up
+        _, clusters = probe.get(ports_of(config).envoy_admin, "/clusters")
+        answers = with_rotation(checks, answers, clusters.decode())
+    return views(checks, supervisor.processes(), answers)
 
 
 def wait_ready(config: StackConfig, progress: Progress, limit_s: float = READY_LIMIT_S) -> None:

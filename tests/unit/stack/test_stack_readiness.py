@@ -1,7 +1,7 @@
 import dataclasses
 
 from scripts.stack.layout import StackConfig
-from scripts.stack.readiness import Health, StartWatch, health_checks, views
+from scripts.stack.readiness import Health, StartWatch, health_checks, views, with_rotation
 from scripts.stack.supervisor import ProcessInfo
 
 CONFIG = StackConfig(run_dir="/r", engine_dir="/e", replicas=1, workers=1)
@@ -38,6 +38,42 @@ def test_a_process_that_the_supervisor_does_not_know_is_absent() -> None:
 def test_the_edge_is_checked_through_envoy_to_a_worker() -> None:
     check = next(check for check in CHECKS if check.process == "envoy")
     assert check.url == "http://127.0.0.1:8080/readyz"
+
+
+ROTATION = """\
+pool-fast::127.0.0.1:8121::cx_active::1
+pool-fast::127.0.0.1:8121::health_flags::{replica}
+pool-large::127.0.0.1:8121::health_flags::healthy
+orchestrator::127.0.0.1:8101::health_flags::healthy
+"""
+
+
+def test_what_envoy_sends_to_is_ready() -> None:
+    assert with_rotation(CHECKS, HEALTHY, ROTATION.format(replica="healthy")) == HEALTHY
+
+
+def test_a_healthy_replica_that_one_pool_does_not_send_to_is_not_ready_and_says_why() -> None:
+    answers = with_rotation(CHECKS, HEALTHY, ROTATION.format(replica="/failed_active_hc"))
+    assert not answers["replica-0"].ready
+    assert "failed_active_hc" in answers["replica-0"].detail
+    assert answers["worker-0"].ready
+
+
+def test_an_endpoint_that_envoy_has_not_heard_of_is_not_ready() -> None:
+    answers = with_rotation(CHECKS, HEALTHY, "")
+    assert answers["worker-0"] == Health(ready=False, detail="Envoy does not know it yet")
+    assert answers["control-plane"].ready
+
+
+def test_a_draining_replica_is_no_fault() -> None:
+    answers = with_rotation(CHECKS, HEALTHY, ROTATION.format(replica="/eds_status_draining"))
+    assert answers["replica-0"].ready
+
+
+def test_a_replicas_own_fault_is_shown_rather_than_envoys_opinion_of_it() -> None:
+    loading = {**HEALTHY, "replica-0": Health(ready=False, detail="503 loading")}
+    answers = with_rotation(CHECKS, loading, ROTATION.format(replica="/failed_active_hc"))
+    assert answers["replica-0"].detail == "503 loading"
 
 
 def test_a_process_that_died_once_is_given_another_try() -> None:
