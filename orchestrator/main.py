@@ -27,7 +27,8 @@ from orchestrator.readiness import Readiness
 from orchestrator.record.metrics import RequestMetrics
 from orchestrator.record.recorder import Recorder
 from orchestrator.serving import http_server, keep_stopping_clean
-from orchestrator.session import SessionHasher, SessionSecretError, read_session_secret
+from orchestrator.session import SessionHasher, SessionSecretError
+from orchestrator.session_secret import read_session_secret
 from orchestrator.settings import Settings, SettingsError, read_settings
 
 _ENGINE_RETRY_SECONDS = 2.0

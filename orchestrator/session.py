@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 from hashlib import blake2b
-from pathlib import Path
 
 from orchestrator.request import Client, CompletionRequest, EditingSession, Principal
 
@@ -29,7 +28,7 @@ class CacheScope(StrEnum):
 
 
 class SessionSecretError(ValueError):
-    """The secret's file is missing, unreadable or too short."""
+    """The secret is missing, unreadable or too short."""
 
 
 class SessionHasher:
@@ -70,17 +69,6 @@ class SessionHasher:
         return blake2b(
             _framed(fields), digest_size=digest_bytes, key=self._key, person=person
         ).digest()
-
-
-def read_session_secret(path: Path) -> bytes:
-    """The secret's bytes; raises `SessionSecretError` with what to do where it cannot be used."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise SessionSecretError(
-            f"session secret {path}: {error.strerror}; create it with at least "
-            f"{SECRET_BYTES_MIN} random bytes"
-        ) from error
 
 
 def _place_of(session: EditingSession, path: str, client: Client) -> tuple[str, str, str]:

@@ -1,9 +1,12 @@
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.request import Client, EditingSession, Principal, Role, Tier
 from orchestrator.session import CacheScope, SessionHasher, SessionSecretError, _framed
+from orchestrator.session_secret import read_session_secret
 from tests.support.orchestrator import SECRET, request
 
 HASHER = SessionHasher(SECRET)
@@ -91,3 +94,10 @@ def test_key_and_salt_have_the_sizes_that_envoy_and_the_replica_expect() -> None
 def test_a_short_secret_is_refused_with_both_lengths() -> None:
     with pytest.raises(SessionSecretError, match="31 bytes, at least 32"):
         SessionHasher(SECRET[:31])
+
+
+def test_the_secrets_file_is_read_as_it_is_and_a_missing_one_named(tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(SECRET)
+    assert read_session_secret(tmp_path / "key") == SECRET
+    with pytest.raises(SessionSecretError, match="absent"):
+        read_session_secret(tmp_path / "absent")
