@@ -73,14 +73,13 @@ def _pool_route(pool: Pool) -> Json:
         "route": {
             "cluster": pool_cluster_name(pool.name),
             "timeout": "0s",
-            "max_stream_duration": {
-                "max_stream_duration": f"{STREAM_MS_MAX / 1000:g}s",
-                "grpc_timeout_header_max": f"{STREAM_MS_MAX / 1000:g}s",
-            },
+            "max_stream_duration": {"max_stream_duration": f"{STREAM_MS_MAX / 1000:g}s"},
             "hash_policy": [{"header": {"header_name": "x-warmline-session"}, "terminal": True}],
         },
-        # Envoy keeps the caller's deadline. Were the replica told too, it would reset the stream
-        # at the same moment, and that reset would count against its host.
+        # The caller alone keeps its deadline and resets the stream; the engine's is a tensor. Were
+        # Envoy to keep it too (grpc_timeout_header_max), it would often be first, and once headers
+        # have gone down it can only reset: the caller reads INTERNAL, not DEADLINE_EXCEEDED. And
+        # a stream that the replica itself were to reset counts against its host.
         "request_headers_to_remove": ["grpc-timeout"],
         "response_headers_to_add": [
             _set("x-warmline-replica", "%UPSTREAM_METADATA(envoy.lb:hash_key)%")

@@ -140,7 +140,7 @@ async def test_a_deadline_ends_the_stream_and_costs_the_replica_nothing(
     replica = stack.replicas[placed[SESSIONS[0]]]
     assert answer.code is grpc.StatusCode.DEADLINE_EXCEEDED
     await until(lambda: replica.cancelled == 1, "the replica sees the reset")
-    assert replica.deadline_s is None, "Envoy alone keeps the deadline"
+    assert replica.deadline_s is None, "the caller alone keeps its deadline"
     assert await stack.place(SESSIONS) == placed
 
 
