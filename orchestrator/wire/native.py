@@ -80,6 +80,9 @@ class Envelope(msgspec.Struct, frozen=True):
     arrived_ms: float
 
 
+_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for bytes that are no JSON, or are nested without end."""
+
 _decoder = msgspec.json.Decoder(_Body)
 _encoder = msgspec.json.Encoder()
 
@@ -114,12 +117,12 @@ def _decoded(body: bytes) -> _Body:
         return _decoder.decode(body)
     except msgspec.ValidationError as error:
         raise _malformed(error) from None
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except _NOT_JSON:
         try:
             return _decoder.decode(without_lone_surrogates(body))
         except msgspec.ValidationError as error:
             raise _malformed(error) from None
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except _NOT_JSON as error:
             raise MalformedRequestError(f"body: {error}; it must be JSON in UTF-8") from None
 
 

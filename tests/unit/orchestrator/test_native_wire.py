@@ -91,7 +91,16 @@ def test_a_malformed_field_is_named_with_its_limit_and_value(
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"{", b"[]", b"null", b"{}", b'{"document":{"prefix":"\xff"}}']
+    "body",
+    [
+        b"",
+        b'{"x":' + b"[" * 200_000,
+        b"{",
+        b"[]",
+        b"null",
+        b"{}",
+        b'{"document":{"prefix":"\xff"}}',
+    ],
 )
 def test_what_is_no_request_at_all_is_malformed(body: bytes) -> None:
     with pytest.raises(MalformedRequestError):

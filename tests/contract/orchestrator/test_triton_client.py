@@ -1,0 +1,60 @@
+"""What only the Triton client does; the promises of every client are in tests/contract."""
+
+from __future__ import annotations
+
+from array import array
+
+import pytest
+
+from orchestrator.generation.inference import (
+    InferenceRequest,
+    ReplicaUnavailableError,
+    StopRule,
+)
+from orchestrator.generation.triton import TritonClient
+from tests.support.fake_triton import SLOT, fake_triton, whole
+
+
+async def served_by(port: int, remaining_ms: int = 700) -> str:
+    asked = InferenceRequest(
+        pool="fast",
+        session_key="k" * 32,
+        token_ids=array("i", [6, 300, 2]),
+        cache_salt=b"s" * 32,
+        max_tokens=64,
+        stop_rule=StopRule.NONE,
+        streaming=True,
+        remaining_ms=remaining_ms,
+    )
+    client = TritonClient(f"127.0.0.1:{port}")
+    try:
+        async with client.open(asked) as stream:
+            async for _ in stream:
+                pass
+            return stream.replica
+    finally:
+        await client.close()
+
+
+async def test_a_call_carries_pool_session_and_its_deadline() -> None:
+    async with fake_triton() as server:
+        server.groups = [whole((1,))]
+        await served_by(server.port)
+        sent = server.metadata[0]
+        assert sent["x-warmline-pool"] == "fast"
+        assert sent["x-warmline-session"] == "k" * 32
+        assert sent["triton_grpc_error"] == "true"
+        assert 0 < server.time_left_s[0] <= 0.7
+
+
+async def test_the_slot_is_the_one_that_envoy_names() -> None:
+    async with fake_triton() as server:
+        server.groups = [whole((1,))]
+        assert await served_by(server.port) == SLOT
+
+
+async def test_nobody_listening_is_an_unavailable_replica() -> None:
+    async with fake_triton() as server:
+        port = server.port
+    with pytest.raises(ReplicaUnavailableError):
+        await served_by(port)
