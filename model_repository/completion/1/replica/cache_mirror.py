@@ -108,14 +108,12 @@ class CacheMirror:
                 self._leave(sequence.table.pop())
         return sequence.processed
 
-    def prefill(self, sequence_id: int) -> None:
-        """The step computed the whole rest of the prompt."""
+    def prefill(self, sequence_id: int, tokens: int) -> None:
+        """The step computed the next `tokens` of the prompt."""
         sequence = self._sequences[sequence_id]
-        context = sequence.processed
-        unused = -context % self._block_tokens
-        missing = max(0, sequence.prompt_tokens - context - unused)
-        self._allocate(sequence, -(-missing // self._block_tokens))
-        sequence.processed = sequence.prompt_tokens
+        unused = -sequence.processed % self._block_tokens
+        self._allocate(sequence, -(-max(0, tokens - unused) // self._block_tokens))
+        sequence.processed += tokens
 
     def decode(self, sequence_id: int) -> None:
         """The step computed the token that `append` brought last."""
@@ -139,6 +137,10 @@ class CacheMirror:
         """The sequence ended or was cancelled: its blocks are no longer held by it."""
         for block in self._sequences.pop(sequence_id).table:
             self._leave(block)
+
+    def blocks_held(self) -> int:
+        """Blocks that at least one sequence holds."""
+        return self._blocks_total - len(self._free) - len(self._unheld)
 
     def report(self) -> CacheReport:
         """Blocks that hold something findable or in use, evictions so far, distinct partitions."""

@@ -171,7 +171,7 @@ class OpenVinoEngine:
         for held in batch.decoding:
             self._mirror.decode(held.request_id)
         for submitted in batch.submitted:
-            self._mirror.prefill(submitted.request_id)
+            self._mirror.prefill(submitted.request_id, submitted.computed_tokens)
 
     def _decoded(self, held: _Held) -> StepOutput:
         assert held.handle is not None
