@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import logging
 import sys
 from pathlib import Path
+from threading import Thread
+from wsgiref.simple_server import WSGIServer
 
+import httpx
 import uvloop
 from prometheus_client import CollectorRegistry, start_http_server
 
@@ -29,7 +33,7 @@ from orchestrator.record.recorder import Recorder
 from orchestrator.serving import http_server, keep_stopping_clean
 from orchestrator.session import SessionHasher, SessionSecretError
 from orchestrator.session_secret import read_session_secret
-from orchestrator.settings import Settings, SettingsError, read_settings
+from orchestrator.settings import Address, Settings, SettingsError, read_settings
 
 _ENGINE_RETRY_SECONDS = 2.0
 
@@ -76,19 +80,30 @@ async def serve(settings: Settings, hasher: SessionHasher) -> None:
         settings, pools=pools, client=client, hasher=hasher, metrics=metrics, clock=clock
     )
     completions = NativeCompletions(pipeline, metrics, clock, settings.development_tenant)
-    readiness = Readiness(pools, settings.inference, settings.replicas)
+    probes = httpx.AsyncClient()
+    readiness = Readiness(pools, settings.inference, settings.replicas, probes)
     app = build_app(completions, readiness.missing)
-    metrics_server, metrics_thread = start_http_server(
-        settings.metrics.port, settings.metrics.address, registry
-    )
+    metrics_server, metrics_thread = _serve_metrics(settings.metrics, registry)
     loading = asyncio.create_task(_load_engines(pools))
     try:
         await http_server(app, settings.listen).serve()
     finally:
         loading.cancel()
         await client.close()
+        await probes.aclose()
         metrics_server.shutdown()
         metrics_thread.join()
+
+
+def _serve_metrics(listen: Address, registry: CollectorRegistry) -> tuple[WSGIServer, Thread]:
+    """Metrics on a port of their own, from a thread: a scrape must not wait behind requests."""
+    try:
+        return start_http_server(listen.port, listen.address, registry)
+    except OSError as error:
+        raise SettingsError(
+            f"metrics: cannot listen on {listen.target}: {error.strerror}; "
+            "stop what listens there, or name another port"
+        ) from error
 
 
 async def _load_engines(pools: Pools) -> None:
@@ -96,10 +111,14 @@ async def _load_engines(pools: Pools) -> None:
     while True:
         await asyncio.to_thread(pools.load_missing)
         if not pools.missing:
-            return
+            break
         for name, reason in pools.missing.items():
             logging.getLogger(__name__).warning("pool %s has no engine: %s", name, reason)
         await asyncio.sleep(_ENGINE_RETRY_SECONDS)
+    # What is there now stays for the process's life. A full collection over it takes 40 ms and
+    # more, five times the budget of a slow request; frozen objects are not looked at again.
+    gc.collect()
+    gc.freeze()
 
 
 def main() -> int:
@@ -113,12 +132,12 @@ def main() -> int:
     try:
         settings = read_settings(arguments.settings)
         hasher = SessionHasher(read_session_secret(Path(settings.session_secret_file)))
+        keep_stopping_clean()
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve(settings, hasher))
     except (SettingsError, SessionSecretError) as error:
         print(f"orchestrator: {error}", file=sys.stderr)
         return 2
-    keep_stopping_clean()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(settings, hasher))
     return 0
 
 

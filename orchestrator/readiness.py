@@ -13,14 +13,22 @@ _PROBE_SECONDS_MAX = 1.0
 
 
 class Readiness:
-    """Probes engines, the inference listener and the replicas."""
+    """Probes engines, the inference listener and the replicas.
+
+    One HTTP client for all probes: building one takes longer than a whole request.
+    """
 
     def __init__(
-        self, pools: Pools, inference: Address, replicas: tuple[ReplicaSettings, ...]
+        self,
+        pools: Pools,
+        inference: Address,
+        replicas: tuple[ReplicaSettings, ...],
+        http: httpx.AsyncClient,
     ) -> None:
         self._pools = pools
         self._inference = inference
         self._replicas = replicas
+        self._http = http
 
     async def missing(self) -> list[str]:
         """One sentence for each thing that is missing; empty when the worker is ready."""
@@ -44,8 +52,7 @@ class Readiness:
         """Nothing as soon as one replica is ready; otherwise what each of them said."""
         if not self._replicas:
             return []
-        async with httpx.AsyncClient(timeout=_PROBE_SECONDS_MAX) as http:
-            states = await asyncio.gather(*(_state(http, each) for each in self._replicas))
+        states = await asyncio.gather(*(_state(self._http, each) for each in self._replicas))
         if any(state is None for state in states):
             return []
         return [f"no replica is ready: {'; '.join(state for state in states if state)}"]
@@ -54,7 +61,8 @@ class Readiness:
 async def _state(http: httpx.AsyncClient, replica: ReplicaSettings) -> str | None:
     """None for a ready replica, else what is wrong with it."""
     try:
-        answer = await http.get(f"{replica.status_url.rstrip('/')}/healthz")
+        url = f"{replica.status_url.rstrip('/')}/healthz"
+        answer = await http.get(url, timeout=_PROBE_SECONDS_MAX)
     except httpx.HTTPError as error:
         return f"{replica.slot}: {type(error).__name__}"
     return None if answer.status_code == 200 else f"{replica.slot}: status {answer.status_code}"

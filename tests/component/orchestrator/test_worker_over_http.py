@@ -247,3 +247,19 @@ async def test_unusable_settings_end_with_one_message(tmp_path: Path) -> None:
     assert process.returncode == 2
     assert said.decode().count("\n") == 1
     assert "missing required field" in said.decode()
+
+
+async def test_a_taken_metrics_port_ends_with_one_message(tmp_path: Path) -> None:
+    async with serving(tmp_path) as worker:
+        settings = yaml.safe_load((tmp_path / "worker.yaml").read_text())
+        settings["listen"]["port"] = free_port()
+        (tmp_path / "second.yaml").write_text(yaml.safe_dump(settings))
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "orchestrator.main"),
+            *("--settings", str(tmp_path / "second.yaml")),
+            cwd=ROOT,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, said = await asyncio.wait_for(process.communicate(), LIMIT_S)
+        assert process.returncode == 2
+        assert f"cannot listen on 127.0.0.1:{worker.metrics_port}" in said.decode()
