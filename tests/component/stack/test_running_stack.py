@@ -20,10 +20,9 @@ PREFILL_TOKENS_PER_S = "200"
 """Of the fake engine: a request of some dozen tokens stays in flight for a good while."""
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def stack() -> Iterator[RunningStack]:
-    slow = {"WARMLINE_FAKE_PREFILL_TOKENS_PER_S": PREFILL_TOKENS_PER_S}
-    with running_stack(engine="fake", replicas=1, replica_variables=slow) as running:
+    with running_stack(engine="fake", replicas=1) as running:
         yield running
 
 
@@ -45,8 +44,12 @@ def requests_at_the_edge(stack: RunningStack) -> int:
     return int(httpx.get(stack.envoy_admin_url + query).text.rpartition(": ")[2])
 
 
-def test_a_stop_lets_the_requests_in_flight_have_their_answers(stack: RunningStack) -> None:
-    with ThreadPoolExecutor(IN_FLIGHT) as pool:
+def test_a_stop_lets_the_requests_in_flight_have_their_answers() -> None:
+    slow = {"WARMLINE_FAKE_PREFILL_TOKENS_PER_S": PREFILL_TOKENS_PER_S}
+    with (
+        running_stack(engine="fake", replicas=1, replica_variables=slow) as stack,
+        ThreadPoolExecutor(IN_FLIGHT) as pool,
+    ):
         futures = [pool.submit(complete, stack, number) for number in range(IN_FLIGHT)]
         assert wait_until(lambda: requests_at_the_edge(stack) == IN_FLIGHT, 10)
         stop(stack.folder, SilentProgress())

@@ -48,7 +48,7 @@ class Stack(NamedTuple):
     @property
     def fake(self) -> tuple[str, ...]:
         ports = ("--port", str(self.edge_port), "--port-base", str(self.port_base))
-        return "--engine", "fake", *ports
+        return "--engine", "fake", "--workers", "1", "--replicas", "1", *ports
 
     def status(self) -> dict[str, Any]:
         status: dict[str, Any] = json.loads(self.run("status", "--json").stdout)
@@ -71,7 +71,7 @@ def new_stack(folder: Path) -> Stack:
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """One for the tests that leave it running; its path has a sign that the supervisor expands."""
     made = new_stack(tmp_path_factory.mktemp("100%"))
-    started = made.up("--replicas", "1", "--workers", "1")
+    started = made.up()
     try:
         assert started.returncode == 0, started.stdout + started.stderr
         yield made
@@ -95,7 +95,7 @@ def source(tmp_path: Path) -> Path:
 
 def test_up_again_says_that_it_runs_and_shows_a_completion(stack: Stack) -> None:
     pids = {one["pid"] for one in stack.status()["processes"]}
-    again = stack.up("--replicas", "1", "--workers", "1")
+    again = stack.up()
     assert again.returncode == 0
     assert "already running" in again.stdout
     assert f"http://127.0.0.1:{stack.edge_port}/v1/inline-completions" in again.stdout
@@ -104,7 +104,7 @@ def test_up_again_says_that_it_runs_and_shows_a_completion(stack: Stack) -> None
 
 
 def test_up_with_other_settings_is_refused_and_changes_nothing(stack: Stack) -> None:
-    refused = stack.up("--replicas", "2", "--workers", "1")
+    refused = stack.up("--replicas", "2")
     assert refused.returncode == 1
     assert "replicas is 1, not 2" in refused.stderr
     assert "scripts/down" in refused.stderr
@@ -193,12 +193,12 @@ def test_down_leaves_no_process_no_shared_memory_and_no_state(other: Stack) -> N
 
 
 def test_a_stack_whose_supervisor_was_killed_is_cleaned_up_and_started_anew(other: Stack) -> None:
-    assert other.up("--quiet", "--replicas", "1", "--workers", "1").returncode == 0
+    assert other.up("--quiet").returncode == 0
     orphans = stack_processes(other.folder)
     supervisor = int((other.folder.state / "supervisord.pid").read_text())
     os.kill(supervisor, signal.SIGKILL)
     assert "The supervisor of" in other.run("status").stderr
-    again = other.up("--replicas", "1", "--workers", "1", "--no-demo")
+    again = other.up("--no-demo")
     assert again.returncode == 0, again.stderr
     assert "an earlier start was interrupted" in again.stdout
     assert not set(orphans) & set(stack_processes(other.folder))
@@ -220,7 +220,7 @@ def test_a_start_that_fails_shows_the_log_of_the_process_at_fault_and_leaves_not
 def test_an_interrupted_start_leaves_nothing(other: Stack) -> None:
     command = [ROOT / "scripts" / "up", *other.fake, *other.here]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as up:
-        assert wait_until(lambda: len(stack_processes(other.folder)) > 3, 60)
+        assert wait_until(lambda: len(stack_processes(other.folder)) > 2, 60)
         up.send_signal(signal.SIGINT)
         up.communicate(timeout=60)
     assert up.returncode == 130
