@@ -8,6 +8,7 @@ ids are therefore marked on loading, and the result is checked.
 
 from __future__ import annotations
 
+import re
 from array import array
 from typing import Any
 
@@ -69,17 +70,17 @@ class TextTokenizer:
                 )
 
     def _cut_style(self) -> CutStyle:
-        """The first style that leaves every probe's tokens as they are; see `line_cuts`."""
-        for style in CutStyle:
-            if all(self._cuts_cleanly(probe, style) for probe in _PROBES):
-                return style
-        return CutStyle.AFTER_NEWLINE
+        """The style that changes the fewest tokens of the probes; see `line_cuts`."""
+        return min(
+            CutStyle, key=lambda style: sum(self._cuts_badly(each, style) for each in _PROBES)
+        )
 
-    def _cuts_cleanly(self, text: str, style: CutStyle) -> bool:
+    def _cuts_badly(self, text: str, style: CutStyle) -> int:
+        """At how many lines of `text` a cut changes its tokens, blank ones left out."""
         whole = self.encode(text)
-        starts = [at + 1 for at, character in enumerate(text) if character == "\n"]
-        cuts = [style.cut_before_line(text, start) for start in starts if start < len(text)]
-        return all(self.encode(text[:cut]) + self.encode(text[cut:]) == whole for cut in cuts)
+        starts = [found.end() for found in re.finditer(r"\n(?=[ \t]*\S)", text)]
+        cuts = [style.cut_before_line(text, start) for start in starts]
+        return sum(self.encode(text[:cut]) + self.encode(text[cut:]) != whole for cut in cuts)
 
 
 def _document_of(tokenizer_json: bytes) -> dict[str, Any]:

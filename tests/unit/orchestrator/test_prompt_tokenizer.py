@@ -1,8 +1,12 @@
+import argparse
+import inspect
 import json
 
 import pytest
+import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import models, pre_tokenizers, trainers
 
 from orchestrator.prompt.byte_alphabet import byte_of_character
 from orchestrator.prompt.engine_manifest import EngineFolderError
@@ -68,8 +72,50 @@ def test_the_byte_alphabet_has_one_character_for_each_byte() -> None:
     assert table["Ċ"] == 0x0A
 
 
-def test_the_reference_tokenizer_keeps_newlines_with_the_indentation_that_follows() -> None:
-    assert tokenizer().cut_style is CutStyle.BEFORE_WHITESPACE
+# Pre-tokenizer patterns as published with the models.
+PATTERNS = {
+    "newline joins what precedes": (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+        r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    ),
+    "newline joins other whitespace": (r"'s|'t| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"),
+    "newline joins the indentation": r"\p{N}| ?[\p{L}_]+| ?[^\s\p{L}\p{N}_]+|\r?\n[ \t]*|\s+",
+}
+SPECIAL = ["<end>", "<prefix>", "<middle>", "<suffix>", "<pad>", "<repository>", "<file>"]
+
+
+def trained(pattern: str) -> TextTokenizer:
+    """A small byte-level tokenizer with this pattern, trained on one module."""
+    small = tokenizers.Tokenizer(models.BPE())
+    small.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(tokenizers.Regex(pattern), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=1500, special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False
+    )
+    small.train_from_iterator([inspect.getsource(argparse)], trainer)
+    return TextTokenizer(small.to_str().encode(), manifest())
+
+
+@pytest.mark.parametrize(
+    ("pattern", "style"),
+    [
+        ("newline joins what precedes", CutStyle.AFTER_NEWLINE),
+        ("newline joins other whitespace", CutStyle.BEFORE_WHITESPACE),
+        ("newline joins the indentation", CutStyle.BEFORE_WHITESPACE),
+    ],
+)
+def test_lines_are_cut_where_the_tokenizer_does_not_notice(pattern: str, style: CutStyle) -> None:
+    probed = trained(PATTERNS[pattern])
+    assert probed.cut_style is style
+    code = "def f(a):\n    if a:\n        return g(a)\n    return [1,\n            2]\n"
+    lines = [at + 1 for at, character in enumerate(code[:-1]) if character == "\n"]
+    for cut in (style.cut_before_line(code, line) for line in lines):
+        assert probed.encode(code[:cut]) + probed.encode(code[cut:]) == probed.encode(code)
 
 
 def test_cuts_lie_before_blank_lines_or_after_the_newline() -> None:
