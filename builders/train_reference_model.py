@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
-from builders.training import allocator
+from builders.training import surroundings
 from builders.training.command_line import MODULE, budget_of, parser, recipe_of, stages_of
 from builders.training.errors import TrainingError
 from builders.training.options import Options, options_of
@@ -102,7 +102,7 @@ def train_until_stopped(options: Options) -> bool:
 def main() -> int:
     """Exit status: 0 done or stopped as asked, 1 a problem that the message explains."""
     given = parser().parse_args()
-    allocator.restart_with_jemalloc(MODULE)
+    surroundings.restart_if_needed(MODULE)
     try:
         do_stages(given)
     except TrainingError as error:

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 import pytest
 
 from builders.training import command_line, recipe
-from builders.training.allocator import environment_with
 from builders.training.errors import TrainingError
 from builders.training.schedule import Budget
+from builders.training.surroundings import wanted_environment
 
 NOW = datetime(2030, 5, 4, 15, 30, tzinfo=UTC)
 PLAN = recipe.REFERENCE.optimisation
@@ -75,13 +75,21 @@ def test_an_unknown_stage_is_refused_with_the_known_ones() -> None:
 
 
 def test_jemalloc_is_put_beside_what_is_preloaded_already() -> None:
-    environment = environment_with("libjemalloc.so.2", {"LD_PRELOAD": "libother.so"})
-    assert environment is not None
-    assert environment["LD_PRELOAD"] == "libother.so libjemalloc.so.2"
+    wanted = wanted_environment("libjemalloc.so.2", {"LD_PRELOAD": "libother.so"})
+    assert wanted is not None
+    assert wanted["LD_PRELOAD"] == "libother.so libjemalloc.so.2"
 
 
-@pytest.mark.parametrize(
-    ("library", "preloaded"), [(None, ""), ("libjemalloc.so.2", "/usr/lib/libjemalloc.so.2")]
-)
-def test_nothing_is_restarted_without_need(library: str | None, preloaded: str) -> None:
-    assert environment_with(library, {"LD_PRELOAD": preloaded}) is None
+def test_without_jemalloc_only_the_way_of_waiting_is_set() -> None:
+    assert wanted_environment(None, {}) == {"OMP_WAIT_POLICY": "passive"}
+
+
+def test_what_the_person_has_set_stays() -> None:
+    given = {"OMP_WAIT_POLICY": "active", "LD_PRELOAD": "/opt/libjemalloc.so", "MALLOC_CONF": ""}
+    assert wanted_environment("libjemalloc.so.2", given) is None
+
+
+def test_a_restarted_process_does_not_restart_again() -> None:
+    once = wanted_environment("libjemalloc.so.2", {"HOME": "/home/someone"})
+    assert once is not None
+    assert wanted_environment("libjemalloc.so.2", once) is None
