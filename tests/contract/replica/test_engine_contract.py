@@ -302,6 +302,7 @@ def test_a_cancelled_prompt_stays_cached(target: Target) -> None:
 
 def test_a_request_cancelled_while_it_waits_is_never_computed(target: Target) -> None:
     wait_until(lambda: is_idle(target))
+    computed = target.load()["prompt_tokens_computed_total"]
     occupying = [
         target.start(
             tensors_of(
@@ -323,8 +324,7 @@ def test_a_request_cancelled_while_it_waits_is_never_computed(target: Target) ->
     wait_until(lambda: target.load()["cancelled_total"] == before["cancelled_total"] + 1)
     for call in occupying:
         assert len(tokens_of(list(call.responses()))) == 300
-    computed = "prompt_tokens_computed_total"
-    assert target.load()[computed] == before[computed]
+    assert target.load()["prompt_tokens_computed_total"] - computed < 400
 
 
 def test_more_waiting_requests_than_the_limit_are_refused(target: Target) -> None:
