@@ -43,7 +43,7 @@ async def test_a_request_without_pool_or_session_is_refused_by_envoy(
     shared_stack: EnvoyStack, session: str | None, pool: str | None, missing: str
 ) -> None:
     served = [replica.served for replica in shared_stack.replicas.values()]
-    answer = await shared_stack.infer(session, pool=pool)
+    answer = await shared_stack.refusal(session, pool=pool)
     assert answer.code is grpc.StatusCode.INVALID_ARGUMENT
     assert missing in answer.message
     assert [replica.served for replica in shared_stack.replicas.values()] == served

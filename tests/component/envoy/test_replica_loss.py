@@ -58,10 +58,10 @@ async def test_with_no_replica_left_a_request_fails_at_once(stack: EnvoyStack) -
         replica.status = 503
 
     async def refused() -> bool:
-        return (await stack.infer("session-a")).code is grpc.StatusCode.UNAVAILABLE
+        return (await stack.refusal("session-a")).code is grpc.StatusCode.UNAVAILABLE
 
     await until(refused, "Envoy refuses")
-    assert await stack.infer("session-a") == Answer(
+    assert await stack.refusal("session-a") == Answer(
         grpc.StatusCode.UNAVAILABLE, "no healthy upstream"
     )
 
