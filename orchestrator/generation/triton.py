@@ -9,6 +9,7 @@ of processor time for client and server together where the bidirectional call to
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -62,10 +63,19 @@ class TritonClient:
             request_serializer=InferRequest.SerializeToString,
             response_deserializer=StreamInferResponse.FromString,
         )
+        self._ending: set[Any] = set()
 
     def open(self, request: InferenceRequest) -> _TritonStream:
         """A stream with the request's deadline, pool and session in its metadata."""
-        return _TritonStream(self._infer, request)
+        return _TritonStream(self._infer, request, self._let_end)
+
+    def _let_end(self, call: Any) -> None:
+        """Keeps a call that has said everything until its trailers are in.
+
+        Nobody waits for them, and dropping the call would reset a stream that ended well.
+        """
+        self._ending.add(call)
+        call.add_done_callback(self._ending.discard)
 
     async def close(self) -> None:
         """Closes the channel; streams in flight are cancelled."""
@@ -75,10 +85,14 @@ class TritonClient:
 class _TritonStream:
     """One `ModelStreamInfer` call."""
 
-    def __init__(self, infer: Any, request: InferenceRequest) -> None:
+    def __init__(
+        self, infer: Any, request: InferenceRequest, let_end: Callable[[Any], None]
+    ) -> None:
         self._infer = infer
         self._request = request
+        self._let_end = let_end
         self._call: Any = None
+        self._reported = False
         self.replica = ""
 
     async def __aenter__(self) -> Self:
@@ -100,12 +114,17 @@ class _TritonStream:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._call.cancel()  # Does nothing to a call that is over.
+        if self._reported:
+            self._let_end(self._call)
+        else:
+            self._call.cancel()  # Does nothing to a call that is over.
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> TokenGroup:
+        if self._reported:
+            raise StopAsyncIteration
         try:
             message = await self._call.read()
             if message is grpc.aio.EOF:
@@ -116,4 +135,6 @@ class _TritonStream:
         except grpc.aio.AioRpcError as failure:
             # `from None`: the details of a gRPC failure could quote the request.
             raise _ERROR_OF_STATUS.get(failure.code(), EngineFailureError)() from None
-        return token_group(message)
+        group = token_group(message)
+        self._reported = group.report is not None
+        return group

@@ -15,8 +15,8 @@ from orchestrator.generation.triton import TritonClient
 from tests.support.fake_triton import SLOT, fake_triton, whole
 
 
-async def served_by(port: int, remaining_ms: int = 700) -> str:
-    asked = InferenceRequest(
+def sequence(remaining_ms: int = 700) -> InferenceRequest:
+    return InferenceRequest(
         pool="fast",
         session_key="k" * 32,
         token_ids=array("i", [6, 300, 2]),
@@ -26,9 +26,12 @@ async def served_by(port: int, remaining_ms: int = 700) -> str:
         streaming=True,
         remaining_ms=remaining_ms,
     )
+
+
+async def served_by(port: int) -> str:
     client = TritonClient(f"127.0.0.1:{port}")
     try:
-        async with client.open(asked) as stream:
+        async with client.open(sequence()) as stream:
             async for _ in stream:
                 pass
             return stream.replica
@@ -44,7 +47,7 @@ async def test_a_call_carries_pool_session_and_its_deadline() -> None:
         assert sent["x-warmline-pool"] == "fast"
         assert sent["x-warmline-session"] == "k" * 32
         assert sent["triton_grpc_error"] == "true"
-        assert 0 < server.time_left_s[0] <= 0.7
+        assert 0 < server.time_left_s[0] < 0.75
 
 
 async def test_the_slot_is_the_one_that_envoy_names() -> None:
@@ -58,3 +61,16 @@ async def test_nobody_listening_is_an_unavailable_replica() -> None:
         port = server.port
     with pytest.raises(ReplicaUnavailableError):
         await served_by(port)
+
+
+async def test_a_sequence_that_has_reported_is_left_to_end_and_not_reset() -> None:
+    """Frames of one connection keep their order: a reset would have come before the second call."""
+    async with fake_triton() as server:
+        server.groups, server.hang = [whole((1,))], True
+        client = TritonClient(f"127.0.0.1:{server.port}")
+        for expected_calls in (1, 2):
+            async with client.open(sequence(60_000)) as stream:
+                assert [group async for group in stream] == server.groups
+            assert len(server.messages) == expected_calls
+            assert not server.cancelled.is_set()
+        await client.close()
