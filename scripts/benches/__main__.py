@@ -8,7 +8,7 @@ import importlib
 import sys
 from types import ModuleType
 
-BENCHES = ("first-token", "cancel")
+BENCHES = ("first-token", "cancel", "asgi-server")
 
 
 def load(name: str) -> ModuleType:
