@@ -170,7 +170,12 @@ def clean_environment(environ: Mapping[str, str], python_path: str) -> dict[str,
     """
     keep = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "TZ", "USER")
     kept = {name: environ[name] for name in keep if name in environ}
-    return {**kept, "PYTHONPATH": python_path, "PYTHONUNBUFFERED": "1"}
+    return {
+        **kept,
+        "PYTHONPATH": python_path,
+        "PYTHONSAFEPATH": "1",  # the current folder is the caller's, not ours
+        "PYTHONUNBUFFERED": "1",
+    }
 
 
 def runtime_dir(environ: Mapping[str, str]) -> Path:

@@ -53,6 +53,7 @@ def render(state: Path, socket: Path, log: Path, programs: Iterable[Program]) ->
 def _daemon(state: Path, log: Path) -> dict[str, str]:
     return {
         "umask": "077",
+        "directory": _value(str(state)),
         "pidfile": _value(str(state / "supervisord.pid")),
         "logfile": _value(str(log)),
         "logfile_maxbytes": "1MB",

@@ -150,6 +150,9 @@ def test_complete_works_from_another_folder_and_through_a_link(
 ) -> None:
     link = tmp_path / "my-complete"
     link.symlink_to(ROOT / "scripts" / "complete")
+    shadow = source.parent / "scripts"  # a common name for a folder, and ours too
+    shadow.mkdir()
+    (shadow / "__init__.py").touch()
     shown = stack.run("complete", "sum.py:2:12", path=link, cwd=source.parent)
     assert shown.returncode == 0, shown.stderr
 
