@@ -5,10 +5,21 @@ The span starts at the edge's receipt, not at ours, so that time spent in queues
 
 from __future__ import annotations
 
+import msgspec
+
 from orchestrator.request import CompletionRequest, Deadline, Mode
 
-DEFAULT_DEADLINE_MS = {Mode.LINE: 800, Mode.BLOCK: 2000}
-"""The longest span per mode (design: "Deadlines"); a client may ask for less, never for more."""
+
+class DeadlineLimits(msgspec.Struct, frozen=True):
+    """The longest span per mode; a client may ask for less, never for more."""
+
+    line_ms: int = 800
+    block_ms: int = 2000
+
+    def of(self, mode: Mode) -> int:
+        """The limit of one mode, in ms."""
+        return self.line_ms if mode is Mode.LINE else self.block_ms
+
 
 RECEIPT_AGE_MAX_MS = 10_000
 """An older stamp is a clock that disagrees with ours, not a request that waited."""
@@ -25,9 +36,9 @@ def receipt_age_ms(stamp: str | None, epoch_now_ms: int) -> int:
     return age_ms if 0 <= age_ms <= RECEIPT_AGE_MAX_MS else 0
 
 
-def deadline_of(request: CompletionRequest, mode: Mode) -> Deadline:
+def deadline_of(request: CompletionRequest, mode: Mode, limits: DeadlineLimits) -> Deadline:
     """The smaller of the client's wish and the mode's limit, from the edge's receipt."""
-    limit_ms = DEFAULT_DEADLINE_MS[mode]
+    limit_ms = limits.of(mode)
     if request.client_deadline_ms is not None:
         limit_ms = min(limit_ms, request.client_deadline_ms)
     return Deadline(at_ms=request.received_ms + limit_ms, limit_ms=limit_ms)

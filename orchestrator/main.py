@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from orchestrator.admission import Permits
 from orchestrator.app import NativeCompletions, build_app
 from orchestrator.clock import Clock, SystemClock
+from orchestrator.deadline import DeadlineLimits
 from orchestrator.generation.inference import InferenceClient
 from orchestrator.generation.triton import TritonClient
 from orchestrator.pipeline import Pipeline
@@ -62,6 +63,9 @@ def build_pipeline(
         policy_of=lambda tenant: PERMISSIVE,
         pools=pools,
         development_tenant=settings.development_tenant,
+        deadlines=DeadlineLimits(
+            settings.limits.line_deadline_ms, settings.limits.block_deadline_ms
+        ),
         permits=Permits(settings.limits.worker_in_flight, settings.limits.pool_in_flight),
         hasher=hasher,
         client=client,

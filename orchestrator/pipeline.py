@@ -12,6 +12,7 @@ from collections.abc import Callable
 from orchestrator import policy, routing
 from orchestrator.admission import Permits, Refuse
 from orchestrator.clock import Clock
+from orchestrator.deadline import DeadlineLimits
 from orchestrator.generation.decoding import TokenDecoder
 from orchestrator.generation.generate import generate
 from orchestrator.generation.inference import InferenceClient, InferenceRequest, StopRule
@@ -36,6 +37,7 @@ class Pipeline:
         policy_of: Callable[[str], policy.PolicyDocument],
         pools: Pools,
         development_tenant: str,
+        deadlines: DeadlineLimits,
         permits: Permits,
         hasher: SessionHasher,
         client: InferenceClient,
@@ -46,6 +48,7 @@ class Pipeline:
         self._policy_of = policy_of
         self._pools = pools
         self._development_tenant = development_tenant
+        self._deadlines = deadlines
         self._permits = permits
         self._hasher = hasher
         self._client = client
@@ -59,9 +62,7 @@ class Pipeline:
             recording.decided(allowed)
             if isinstance(allowed, policy.Deny):
                 return recording.ended(allowed.outcome, allowed.reason)
-            route = routing.decide(
-                request, allowed.mode, self._pools.ready, self._development_tenant
-            )
+            route = self._route(request, allowed)
             recording.routed(route)
             if isinstance(route, routing.NoRoute):
                 return recording.ended(Outcome.REFUSED, route.reason)
@@ -88,6 +89,11 @@ class Pipeline:
             recording.lap("postprocess")
             return recording.judged(verdict, route.deadline)
         return recording.answer()
+
+    def _route(self, request: CompletionRequest, allowed: policy.Allow) -> routing.RoutingDecision:
+        return routing.decide(
+            request, allowed.mode, self._pools.ready, self._development_tenant, self._deadlines
+        )
 
     def _salt(
         self, request: CompletionRequest, allowed: policy.Allow, recording: Recording

@@ -14,6 +14,7 @@ from msgspec import Meta
 
 Port = Annotated[int, Meta(ge=1, le=65535)]
 InFlight = Annotated[int, Meta(ge=1, le=4096)]
+DeadlineMs = Annotated[int, Meta(ge=1, le=60_000)]
 
 
 class SettingsError(ValueError):
@@ -47,10 +48,15 @@ class ReplicaSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The most requests in flight: in this worker, and from it into any one pool."""
+    """The most requests in flight: in this worker, and from it into any one pool.
+
+    The deadlines are the longest that a client may ask for, by mode (design: "Deadlines").
+    """
 
     worker_in_flight: InFlight = 128
     pool_in_flight: InFlight = 128
+    line_deadline_ms: DeadlineMs = 800
+    block_deadline_ms: DeadlineMs = 2000
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -17,8 +17,8 @@ from orchestrator.prompt.prefix_window import PrefixWindow, prefix_window
 from orchestrator.prompt.recipe import PromptRecipe, Section
 from orchestrator.request import Snippet
 
-_MARKER_TOKENS = 3
-"""Prefix, suffix and middle marker."""
+_MARKER_TOKENS = 4
+"""Begin-of-text, prefix, suffix and middle marker, whether a family has them or not."""
 
 _SNIPPET_TOKENS_MIN = 16
 """A shorter rest of a snippet says nothing."""
@@ -64,7 +64,8 @@ def _arranged(
     window: PrefixWindow,
     dropped: tuple[Dropped, ...],
 ) -> FimPrompt:
-    stable = array("i", head)
+    stable = array("i", [] if template.begin_id is None else [template.begin_id])
+    stable += head
     if template.family is FimFamily.SUFFIX_FIRST:
         stable.append(template.suffix_id)
         stable += suffix
@@ -77,7 +78,8 @@ def _arranged(
         ids = stable + window.tail
         ids.append(template.suffix_id)
         ids += suffix
-    ids.append(template.middle_id)
+    if template.middle_id is not None:
+        ids.append(template.middle_id)
     return FimPrompt(ids, len(stable), dropped)
 
 

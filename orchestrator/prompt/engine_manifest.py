@@ -38,13 +38,18 @@ class Origin(StrEnum):
 
 
 class FimTemplate(msgspec.Struct, frozen=True):
-    """The model's fill-in-the-middle markers, as token ids."""
+    """The model's fill-in-the-middle markers, as token ids.
+
+    `middle_id` is None for a model whose prompt ends with the prefix; `begin_id` is the
+    begin-of-text token of a family whose prompts start with it.
+    """
 
     family: FimFamily
     prefix_id: TokenId
     suffix_id: TokenId
-    middle_id: TokenId
+    middle_id: TokenId | None
     file_separator_id: TokenId | None = None
+    begin_id: TokenId | None = None
 
 
 class ManifestFile(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from orchestrator.deadline import deadline_of
+from orchestrator.deadline import DeadlineLimits, deadline_of
 from orchestrator.outcome import RefusalReason
 from orchestrator.request import CompletionRequest, Deadline, Mode, RequestedMode
 from orchestrator.routing.shape import shape_of
@@ -60,6 +60,7 @@ def decide(
     allowed: RequestedMode,
     pools: Mapping[str, ModelPool],
     development_tenant: str,
+    deadlines: DeadlineLimits,
 ) -> RoutingDecision:
     """The pool for `request`; `pools` holds those with a loaded engine, by name."""
     mode = shape_of(allowed, request.document)
@@ -68,4 +69,5 @@ def decide(
         return NoRoute(mode=mode, reason=RefusalReason.NO_CAPACITY)
     wished = request.client_max_tokens
     max_tokens = MAX_TOKENS[mode] if wished is None else min(wished, MAX_TOKENS[mode])
-    return Route(pool, mode, deadline_of(request, mode), max_tokens, CONTROL_ARM)
+    deadline = deadline_of(request, mode, deadlines)
+    return Route(pool, mode, deadline, max_tokens, CONTROL_ARM)

@@ -8,6 +8,7 @@ from typing import Any
 
 from orchestrator.admission import Permits
 from orchestrator.clock import Clock, ManualClock
+from orchestrator.deadline import DeadlineLimits
 from orchestrator.generation.fake import FakeInferenceClient
 from orchestrator.pipeline import Pipeline
 from orchestrator.policy import PERMISSIVE, PolicyDocument
@@ -111,6 +112,7 @@ def pipeline(
         policy_of=lambda tenant: policy,
         pools=pools,
         development_tenant="development",
+        deadlines=DeadlineLimits(),
         permits=permits or Permits(8, 8),
         hasher=hasher,
         client=client,

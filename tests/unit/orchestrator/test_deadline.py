@@ -1,6 +1,6 @@
 import pytest
 
-from orchestrator.deadline import RECEIPT_AGE_MAX_MS, deadline_of, receipt_age_ms
+from orchestrator.deadline import RECEIPT_AGE_MAX_MS, DeadlineLimits, deadline_of, receipt_age_ms
 from orchestrator.request import Mode
 from tests.support.orchestrator import request
 
@@ -40,11 +40,13 @@ def test_nonsense_stamps_count_as_no_wait(stamp: str | None, age_ms: int) -> Non
 def test_the_client_may_shorten_the_deadline_and_never_lengthen_it(
     mode: Mode, wish: int | None, limit_ms: int
 ) -> None:
-    deadline = deadline_of(request(received_ms=100.0, client_deadline_ms=wish), mode)
+    deadline = deadline_of(
+        request(received_ms=100.0, client_deadline_ms=wish), mode, DeadlineLimits()
+    )
     assert deadline.limit_ms == limit_ms
     assert deadline.at_ms == 100.0 + limit_ms
 
 
 def test_the_deadline_counts_from_the_edge_and_not_from_our_arrival() -> None:
-    deadline = deadline_of(request(received_ms=0.0, arrived_ms=700.0), Mode.LINE)
+    deadline = deadline_of(request(received_ms=0.0, arrived_ms=700.0), Mode.LINE, DeadlineLimits())
     assert deadline.remaining_ms(now_ms=700.0) == 100.0

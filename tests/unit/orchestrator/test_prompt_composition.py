@@ -278,3 +278,16 @@ def test_room_for_the_answer_is_what_the_context_leaves() -> None:
     prompt = engine.compose(PromptParts(SOURCE, SOURCE, "a.py", 0), b"salt")
     assert engine.budget_tokens == 1536 - 8 - 192
     assert engine.room_for_answer(prompt) >= 192
+
+
+def test_a_family_that_begins_with_a_token_of_its_own_gets_it_first() -> None:
+    template = FimTemplate(FimFamily.PREFIX_FIRST, 1, 3, 2, begin_id=5)
+    ids = list(composed(PromptParts("a = ", "\n", "a.py"), template=template).token_ids)
+    assert ids[:2] == [5, 1]
+    assert ids.count(5) == 1
+
+
+def test_a_family_without_a_middle_marker_ends_with_the_prefix() -> None:
+    template = FimTemplate(FimFamily.SUFFIX_FIRST, 1, 3, None)
+    ids = list(composed(PromptParts("a = ", "\n"), template=template).token_ids)
+    assert text_of(ids[ids.index(1) + 1 :]) == "a = "

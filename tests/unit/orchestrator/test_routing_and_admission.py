@@ -1,6 +1,7 @@
 import pytest
 
 from orchestrator.admission import Admit, LoadSnapshot, Permits, Refuse, decide
+from orchestrator.deadline import DeadlineLimits
 from orchestrator.outcome import RefusalReason
 from orchestrator.request import (
     Deadline,
@@ -15,6 +16,7 @@ from orchestrator.routing import ModelPool, NoRoute, Route, shape_of
 from orchestrator.routing import decide as route
 from tests.support.orchestrator import request
 
+DEADLINES = DeadlineLimits()
 POOLS = {name: ModelPool(name, "sha256:0", unevaluated=False) for name in ("fast", "large")}
 LOCAL = {name: ModelPool(name, "sha256:0", unevaluated=True) for name in ("fast", "large")}
 IDLE = LoadSnapshot(worker_in_flight=0, worker_limit=2, pool_in_flight=0, pool_limit=1)
@@ -46,7 +48,7 @@ def test_a_named_mode_is_taken_as_it_is() -> None:
 
 def test_lines_go_to_the_fast_pool_and_blocks_to_the_large_one() -> None:
     chosen = [
-        route(request(), mode, POOLS, "development")
+        route(request(), mode, POOLS, "development", DEADLINES)
         for mode in (RequestedMode.LINE, RequestedMode.BLOCK)
     ]
     assert all(isinstance(each, Route) for each in chosen)
@@ -56,20 +58,24 @@ def test_lines_go_to_the_fast_pool_and_blocks_to_the_large_one() -> None:
 
 @pytest.mark.parametrize(("wish", "got"), [(None, 64), (10, 10), (4096, 64)])
 def test_a_client_may_ask_for_fewer_tokens_and_never_for_more(wish: int | None, got: int) -> None:
-    chosen = route(request(client_max_tokens=wish), RequestedMode.LINE, POOLS, "development")
+    chosen = route(
+        request(client_max_tokens=wish), RequestedMode.LINE, POOLS, "development", DEADLINES
+    )
     assert isinstance(chosen, Route)
     assert chosen.max_tokens == got
 
 
 def test_an_unevaluated_engine_serves_the_development_tenant_only() -> None:
     stranger = Principal("acme", "ada", Tier.ENTERPRISE, Role.USER)
-    refused = route(request(principal=stranger), RequestedMode.LINE, LOCAL, "development")
+    refused = route(
+        request(principal=stranger), RequestedMode.LINE, LOCAL, "development", DEADLINES
+    )
     assert refused == NoRoute(Mode.LINE, RefusalReason.NO_CAPACITY)
-    assert isinstance(route(request(), RequestedMode.LINE, LOCAL, "development"), Route)
+    assert isinstance(route(request(), RequestedMode.LINE, LOCAL, "development", DEADLINES), Route)
 
 
 def test_a_pool_without_an_engine_is_no_capacity() -> None:
-    decision = route(request(), RequestedMode.LINE, {}, "development")
+    decision = route(request(), RequestedMode.LINE, {}, "development", DEADLINES)
     assert decision == NoRoute(Mode.LINE, RefusalReason.NO_CAPACITY)
 
 
