@@ -22,7 +22,6 @@ from starlette.routing import Route
 
 from orchestrator.app import NativeCompletions, build_app
 from orchestrator.clock import SystemClock
-from orchestrator.deadline import DeadlineLimits
 from orchestrator.generation.fake import FakeInferenceClient, Step, answer_with
 from orchestrator.generation.inference import InferenceRequest
 from orchestrator.http import ClientLeftError, Receive, Scope, Send, until_client_leaves
@@ -57,7 +56,6 @@ def build() -> FastAPI:
         pools=(PoolSettings("fast", folder), PoolSettings("large", folder)),
         session_secret_file="none",  # noqa: S106 - a name of a file that is never read
         development_tenant="development",
-        deadlines=DeadlineLimits(),
     )
     pools = build_pools(settings)
     pools.load_missing()
