@@ -11,6 +11,9 @@ from tests.component.envoy.harness import Answer, EnvoyStack, finish, replica_en
 pytestmark = pytest.mark.component
 
 SESSIONS = [f"session-{i}" for i in range(40)]
+# One request at a time: one meets the closing connection, one the refused connect that takes the
+# replica out. About 20 sessions are affected, so this tells the two apart.
+FAILED_MAX = 2
 
 
 async def test_a_dead_replicas_sessions_move_and_no_other_is_touched(stack: EnvoyStack) -> None:
@@ -23,7 +26,7 @@ async def test_a_dead_replicas_sessions_move_and_no_other_is_touched(stack: Envo
 
     assert [answers[s].slot for s in untouched] == ["slot-1"] * len(untouched)
     failed = [s for s in affected if answers[s].code is not grpc.StatusCode.OK]
-    assert len(failed) <= 1, "the first failed connect takes the replica out"
+    assert len(failed) <= FAILED_MAX
     assert {answers[s].slot for s in affected if s not in failed} <= {"slot-1"}
     assert await stack.place(affected) == dict.fromkeys(affected, "slot-1")
 
@@ -50,7 +53,7 @@ async def test_a_death_right_after_another_change_of_health_counts_as_fast(
     await until(lambda: places(stack, placed), "they return")
     await stack.replicas["slot-0"].die()
     answers = [await stack.infer(session) for session in SESSIONS]
-    assert sum(answer.code is not grpc.StatusCode.OK for answer in answers) <= 1
+    assert sum(answer.code is not grpc.StatusCode.OK for answer in answers) <= FAILED_MAX
 
 
 async def test_with_no_replica_left_a_request_fails_at_once(stack: EnvoyStack) -> None:
