@@ -10,6 +10,9 @@ from fastapi import FastAPI
 from orchestrator.settings import Address
 
 _STOP_SECONDS_MAX = 5
+_KEEP_ALIVE_SECONDS = 60
+"""Far longer than Envoy keeps an idle connection to us (4 s): the side that sends must be the one
+that closes, else a request meets a closing connection, and nothing is retried."""
 
 
 def http_server(app: FastAPI, listen: Address) -> uvicorn.Server:
@@ -27,6 +30,7 @@ def http_server(app: FastAPI, listen: Address) -> uvicorn.Server:
             date_header=False,
             log_config=None,
             timeout_graceful_shutdown=_STOP_SECONDS_MAX,
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         )
     )
 
