@@ -12,7 +12,7 @@ from scripts.stack.programs import plan_of
 from scripts.stack.progress import Progress
 from scripts.stack.running import stop, wait_ready
 from scripts.stack.secret import ensure_key
-from scripts.stack.supervisor import clean_environment, launch, runtime_dir
+from scripts.stack.supervisor import clean_environment, launch, make_private, runtime_dir
 from scripts.stack.supervisord import render
 from scripts.stack.triton_command import prepare_backend
 
@@ -51,6 +51,7 @@ def _write(config: StackConfig, programs: Programs, folder: RunFolder) -> None:
     for path, text in plan.files.items():
         path.write_text(text, encoding="utf-8")
     socket = folder.supervisor_socket(runtime_dir(os.environ))
+    make_private(socket.parent)
     folder.supervisor_config.write_text(
         render(folder.state, socket, folder.log_of("supervisor"), plan.programs), encoding="utf-8"
     )

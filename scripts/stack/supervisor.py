@@ -179,8 +179,16 @@ def clean_environment(environ: Mapping[str, str], python_path: str) -> dict[str,
 
 
 def runtime_dir(environ: Mapping[str, str]) -> Path:
-    """Return a private folder with a short path, for sockets."""
-    folder = Path(environ.get("XDG_RUNTIME_DIR") or f"/tmp/warmline-{os.getuid()}")  # noqa: S108 - its owner and mode are checked below
+    """Return the folder with a short path where sockets go whose own folder's path is too long."""
+    return Path(environ.get("XDG_RUNTIME_DIR") or f"/tmp/warmline-{os.getuid()}")  # noqa: S108 - `make_private` checks its owner and mode
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder that only this user can enter.
+
+    Raises `StackError` where it is there already and belongs to somebody else or is open to others:
+    whoever reaches the supervisor's socket can run programs as this user.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.stat()
     if status.st_uid != os.getuid() or status.st_mode & 0o077:
@@ -188,4 +196,3 @@ def runtime_dir(environ: Mapping[str, str]) -> Path:
             f"{folder} belongs to another user or is open to others.",
             "Name a private folder with XDG_RUNTIME_DIR, or use a --run-dir with a shorter path.",
         )
-    return folder

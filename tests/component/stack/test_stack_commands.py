@@ -230,6 +230,19 @@ def test_an_interrupted_start_leaves_nothing(other: Stack) -> None:
     other.assert_nothing_is_left()
 
 
+def test_a_deep_run_folder_works_although_its_path_is_too_long_for_a_socket(
+    tmp_path: Path,
+) -> None:
+    deep = new_stack(tmp_path / "/".join(["folder"] * 12))
+    try:
+        started = deep.up()
+        assert started.returncode == 0, started.stderr
+        assert deep.status()["ready"]
+    finally:
+        deep.run("down")
+    deep.assert_nothing_is_left()
+
+
 def test_a_run_folder_that_triton_cannot_work_in_is_refused(tmp_path: Path) -> None:
     refused = new_stack(tmp_path / "a stack").up()
     assert refused.returncode == 1
@@ -239,6 +252,7 @@ def test_a_run_folder_that_triton_cannot_work_in_is_refused(tmp_path: Path) -> N
 
 def test_a_port_taken_by_somebody_else_is_told_before_anything_is_installed(other: Stack) -> None:
     with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.bind((ADDRESS, other.port_base + 4))
         holder.listen()
         refused = other.up()
