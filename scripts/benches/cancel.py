@@ -18,7 +18,7 @@ from typing import Any
 
 from scripts.benches.editing import EditingSession, editing_sessions
 from scripts.benches.http_client import HttpConnection
-from scripts.benches.paths import COMPLETIONS, DEADLINE_MS
+from scripts.benches.paths import COMPLETIONS, DEADLINE_MS, WIDE_LIMITS
 from scripts.benches.processes import is_quiet, resident_mib, until
 from scripts.benches.report import Report, quantile
 from scripts.stack.api import RunningStack, running_stack
@@ -188,5 +188,5 @@ async def measure(stack: RunningStack, arguments: argparse.Namespace) -> Report:
 
 def run(arguments: argparse.Namespace) -> Report:
     """Starts a stack of its own, measures, stops it."""
-    with running_stack(cache_mib=128, trace=True) as stack:
+    with running_stack(cache_mib=128, trace=True, worker_limits=WIDE_LIMITS) as stack:
         return asyncio.run(measure(stack, arguments))

@@ -181,13 +181,15 @@ def running_stack(
     cache_mib: int = 128,
     trace: bool = False,
     replica_variables: Mapping[str, str] | None = None,
+    worker_limits: Mapping[str, int] | None = None,
     ports: range = PORTS,
 ) -> Iterator[RunningStack]:
     """Start a stack in a temporary folder and on free ports; stop it when the block ends.
 
     `engine_dir` serves an engine folder as it is; otherwise `model` (default: the reference
     checkpoint) is built, or found built. `replica_variables` are further settings of the replicas
-    (WARMLINE_FAKE_STEP_US, for example). Raises `StackError` as `scripts/up` does.
+    (WARMLINE_FAKE_STEP_US, for example), `worker_limits` are keys of the workers' `limits`. Raises
+    `StackError` as `scripts/up` does.
     """
     installed = programs(os.environ)
     served = engine_dir or build(EngineSource(model, tokenizer), installed.plane_python, _silent)
@@ -205,6 +207,7 @@ def running_stack(
         cache_mib=cache_mib,
         trace=trace,
         replica_variables=tuple((replica_variables or {}).items()),
+        worker_limits=tuple((worker_limits or {}).items()),
     )
     folder, progress = RunFolder(run_dir), SilentProgress()
     try:

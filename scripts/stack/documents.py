@@ -60,6 +60,7 @@ def worker_settings(config: StackConfig, index: int) -> dict[str, Any]:
         "pools": [{"name": pool, "engine_dir": config.engine_dir} for pool in config.pools],
         "session_secret_file": str(RunFolder(Path(config.run_dir)).session_secret),
         "development_tenant": DEVELOPMENT_TENANT,
+        "limits": dict(config.worker_limits),
         "replicas": [
             {"slot": slot_name(number), "status_url": f"http://{ADDRESS}:{port}"}
             for number, port in enumerate(ports.replica_status)

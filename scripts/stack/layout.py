@@ -55,6 +55,7 @@ class StackConfig:
     trace: bool = False
     envoy_threads: int = 1
     replica_variables: tuple[tuple[str, str], ...] = ()  # more WARMLINE_* for the replicas
+    worker_limits: tuple[tuple[str, int], ...] = ()  # keys of the workers' `limits`
 
     def __post_init__(self) -> None:
         _check(self)
@@ -64,7 +65,9 @@ class StackConfig:
         """Read what `to_document` wrote. Raises TypeError for other keys."""
         variables = tuple((name, value) for name, value in document["replica_variables"])
         pools = tuple(document["pools"])
-        return cls(**{**document, "pools": pools, "replica_variables": variables})
+        limits = tuple((name, value) for name, value in document["worker_limits"])
+        pairs = {"replica_variables": variables, "worker_limits": limits}
+        return cls(**{**document, "pools": pools, **pairs})
 
     def to_document(self) -> dict[str, Any]:
         """Return a value that JSON can hold."""

@@ -15,19 +15,18 @@ from orchestrator.generation.inference import InferenceError, InferenceRequest, 
 from orchestrator.generation.triton import TritonClient
 from scripts.benches.editing import EditingSession, editing_sessions
 from scripts.benches.http_client import HttpAnswer, HttpConnection
-from scripts.benches.paths import COMPLETIONS, Composer, salt_of
+from scripts.benches.paths import COMPLETIONS, DEADLINE_MS, WIDE_LIMITS, Composer, salt_of
 from scripts.benches.processes import is_quiet, load_of, until
 from scripts.stack.api import RunningStack, running_stack
 
 pytestmark = pytest.mark.component
 
 LIMIT_S = 60.0
-DEADLINE_MS = 30_000
 
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[RunningStack]:
-    with running_stack(workers=2, cache_mib=256, trace=True) as running:
+    with running_stack(workers=2, cache_mib=256, worker_limits=WIDE_LIMITS) as running:
         yield running
 
 
