@@ -40,7 +40,7 @@ class _Block:
 
 @dataclass(slots=True)
 class _Sequence:
-    partition: int
+    partition: int | None
     tokens: list[int]
     prompt_tokens: int
     processed: int = 0
@@ -64,7 +64,7 @@ class Match:
 
 
 class CacheMirror:
-    """The block pool as the library sees it. `partition` groups blocks for `warm_sessions`."""
+    """The block pool as the library sees it; a session's blocks share a partition."""
 
     def __init__(self, blocks_total: int, block_tokens: int) -> None:
         self._block_tokens = block_tokens
@@ -81,7 +81,7 @@ class CacheMirror:
 
     def peek(self, prompt: Sequence[int]) -> Match:
         """What `add` would find for `prompt` now."""
-        probe = _Sequence(0, list(prompt), len(prompt))
+        probe = _Sequence(None, list(prompt), len(prompt))
         found, last = self._find(probe)
         covered = sum(length for _, length in found)
         return Match(
@@ -90,8 +90,11 @@ class CacheMirror:
             last_block_is_held=last is not None and last.holders > 0,
         )
 
-    def add(self, sequence_id: int, prompt: Sequence[int], partition: int) -> int:
-        """A request was added: it now holds the blocks it matches. Returns the tokens reused."""
+    def add(self, sequence_id: int, prompt: Sequence[int], partition: int | None) -> int:
+        """A request was added: it now holds the blocks it matches. Returns the tokens reused.
+
+        Without a partition its blocks belong to no session.
+        """
         sequence = _Sequence(partition, list(prompt), len(prompt))
         self._sequences[sequence_id] = sequence
         found, _ = self._find(sequence)
@@ -215,7 +218,8 @@ class CacheMirror:
         block.holders += 1
         block.hash = block_hash
         block.partition = sequence.partition
-        self._blocks_of_partition[sequence.partition] += 1
+        if block.partition is not None:
+            self._blocks_of_partition[block.partition] += 1
         self._registered[block_hash] = block
         return block
 
@@ -247,7 +251,8 @@ class CacheMirror:
                 return block
 
     def _forget_partition(self, block: _Block) -> None:
-        assert block.partition is not None
+        if block.partition is None:
+            return
         self._blocks_of_partition[block.partition] -= 1
         if not self._blocks_of_partition[block.partition]:
             del self._blocks_of_partition[block.partition]

@@ -60,11 +60,6 @@ class CacheReport:
 class Engine(Protocol):
     """Batched generation with a prefix cache. All calls come from the thread that owns it."""
 
-    @property
-    def prompt_and_output_tokens_max(self) -> int:
-        """Most tokens that a prompt and its output may have together."""
-        ...
-
     def has_room_for(self, spec: SequenceSpec) -> bool:
         """Whether `add` may be called now; an idle engine has room for any valid sequence."""
         ...

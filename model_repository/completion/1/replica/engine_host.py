@@ -1,7 +1,7 @@
 """Holds the engine for the loop: times its steps, replaces it when it breaks.
 
-Rule: an exception from an engine never reaches further than here; it becomes `EngineFailedError`, and
-the log gets its type and place, because its message may hold what the engine was working on.
+Rule: an exception from an engine never reaches further than here; it becomes `EngineFailedError`,
+and the log gets its type and place, because its message may hold what the engine was working on.
 """
 
 import logging

@@ -66,11 +66,6 @@ class FakeEngine:
     _blocks: OrderedDict[bytes, bytes] = field(default_factory=OrderedDict)
     _evictions: int = 0
 
-    @property
-    def prompt_and_output_tokens_max(self) -> int:
-        """The context less the salt."""
-        return self.manifest.prompt_and_output_tokens_max
-
     def has_room_for(self, spec: SequenceSpec) -> bool:
         """Always: the simulated cache holds no blocks for running sequences."""
         return True

@@ -7,6 +7,7 @@ Rules that keep the library's prefix cache sound (each was seen broken without i
 - the pool has room for every sequence taken, so the library never preempts or splits one.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -23,7 +24,10 @@ from replica.salt import ordinary_token_ids, salt_token_ids
 
 # Beyond any batch that the loop can make up, so that the library never splits a prompt by itself.
 _BATCHED_TOKENS_MAX = 1 << 20
-_CACHE_ELEMENT_BYTES = 4
+_CACHE_ELEMENT_BYTES = 2
+_WARM_UP_S = 2.0
+_WARM_UP_PROMPT_TOKENS = 1_024
+_WARM_UP_SHAPES = 64
 
 
 class CachePoolTooSmallError(Exception):
@@ -37,12 +41,14 @@ class OpenVinoOptions:
     Attributes:
         cache_bytes: upper limit of the block pool.
         threads: inference threads.
+        precision: of the computation, `f32` or `bf16`.
         prefill_tokens_per_step: prompt tokens computed in a step, over all sequences; at least
             one block.
     """
 
     cache_bytes: int
     threads: int
+    precision: str
     prefill_tokens_per_step: int
 
 
@@ -80,17 +86,13 @@ class OpenVinoEngine:
         self._prefill_budget = options.prefill_tokens_per_step
         self._ordinary_ids = ordinary_token_ids(manifest.vocabulary_size, manifest.control_ids)
         self._blocks_total = pool_blocks(manifest, options.cache_bytes)
-        self._pipeline = _pipeline(manifest, self._blocks_total, options.threads)
+        self._pipeline = _pipeline(manifest, self._blocks_total, options)
         self._mirror = CacheMirror(self._blocks_total, manifest.block_tokens)
         self._held: dict[int, _Held] = {}
         self._released: list[int] = []
         self._blocks_reserved = 0
         self._requests = 0
-
-    @property
-    def prompt_and_output_tokens_max(self) -> int:
-        """The context less the salt."""
-        return self._manifest.prompt_and_output_tokens_max
+        self._warm_up()
 
     def has_room_for(self, spec: SequenceSpec) -> bool:
         """Whether the pool can hold the sequence at full length beside all others at theirs."""
@@ -137,6 +139,26 @@ class OpenVinoEngine:
             self.release(sequence_id)
         del self._pipeline
 
+    def _warm_up(self) -> None:
+        """Compute a long prompt and short ones: kernels are compiled at each shape's first use.
+
+        A shape is a number of tokens in a step. Those of an edited line come often, and each would
+        add some 3 ms to its first request; a large model's are cut off by the time limit.
+        """
+        end_s = time.monotonic() + _WARM_UP_S
+        longest = min(_WARM_UP_PROMPT_TOKENS, self._manifest.prompt_and_output_tokens_max - 1)
+        for length in (longest, *range(1, _WARM_UP_SHAPES)):
+            self.add(SequenceSpec(0, self._warm_up_prompt(min(length, longest)), b"", 1))
+            while self._held:
+                self.step()
+            if time.monotonic() > end_s:
+                return
+
+    def _warm_up_prompt(self, length: int) -> tuple[int, ...]:
+        """A prompt whose first block no other length's has."""
+        ids = self._ordinary_ids
+        return tuple(ids[(length + i) % len(ids)] for i in range(length))
+
     def _submit(self, batch: _Batch) -> None:
         budget = self._prefill_budget
         for held in self._held.values():
@@ -162,7 +184,8 @@ class OpenVinoEngine:
             openvino.Tensor(np.array([held.tokens[:end]], dtype=np.int64)),
             _generation_config(output_tokens_max),
         )
-        cached = self._mirror.add(self._requests, held.tokens[:end], hash(held.spec.cache_salt))
+        session = hash(held.spec.cache_salt) if held.spec.cache_salt else None
+        cached = self._mirror.add(self._requests, held.tokens[:end], session)
         if held.cached_tokens is None:
             held.cached_tokens = max(0, cached - self._manifest.reserved_salt_tokens)
         return _Submitted(held, self._requests, handle, end - cached, is_last_part)
@@ -251,14 +274,21 @@ def pool_blocks(manifest: EngineManifest, cache_bytes: int) -> int:
 
 
 def _pipeline(
-    manifest: EngineManifest, blocks_total: int, threads: int
+    manifest: EngineManifest, blocks_total: int, options: OpenVinoOptions
 ) -> openvino_genai.ContinuousBatchingPipeline:
     scheduler = openvino_genai.SchedulerConfig()
     scheduler.num_kv_blocks = blocks_total
     scheduler.enable_prefix_caching = True
     scheduler.dynamic_split_fuse = True
     scheduler.max_num_batched_tokens = _BATCHED_TOKENS_MAX
-    properties = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads}
+    properties = {
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_NUM_THREADS": options.threads,
+        # Pinned, the threads of two replicas would share one core and leave the other idle.
+        "ENABLE_CPU_PINNING": False,
+        "INFERENCE_PRECISION_HINT": options.precision,
+        "KV_CACHE_PRECISION": "f16",
+    }
     return openvino_genai.ContinuousBatchingPipeline(
         str(manifest.weights), scheduler, "CPU", properties
     )

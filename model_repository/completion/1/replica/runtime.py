@@ -89,7 +89,10 @@ class Replica:
         from replica.openvino_engine import OpenVinoEngine, OpenVinoOptions  # noqa: PLC0415 - above
 
         options = OpenVinoOptions(
-            settings.cache_bytes, settings.engine_threads, settings.prefill_tokens_per_step
+            cache_bytes=settings.cache_bytes,
+            threads=settings.engine_threads,
+            precision=settings.engine_precision,
+            prefill_tokens_per_step=settings.prefill_tokens_per_step,
         )
         return OpenVinoEngine(manifest, options)
 
