@@ -12,6 +12,7 @@ import asyncio
 import json
 import random
 import time
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -26,10 +27,11 @@ from scripts.stack.api import RunningStack, running_stack
 DESCRIPTION = "requests reset at random moments, through Envoy: what is decoded after, what leaks"
 BLOCK_TOKENS = 192
 CONCURRENCY = 8
-WARM_UP_CANCELS = 1000
-"""Caches, pools and allocators fill during these; growth is counted from here."""
+READ_EVERY = 1000
+WARM_UP_CANCELS = 2000
+"""Caches, pools and allocators fill during these; growth is counted from their end."""
 GROWTH_MIB_MAX = 8.0
-"""A leak of 2 KiB a cancel would show as 8 MiB over 4,000."""
+"""A leak of 1.7 KiB a cancel would show as 8 MiB over 5,000."""
 QUIET_LIMIT_S = 5.0
 
 
@@ -67,15 +69,16 @@ def ended_us(line: dict[str, Any]) -> int:
 
 async def reset_at_random(
     port: int, session: EditingSession, rng: random.Random, longest_s: float
-) -> int:
-    """Asks for a block and breaks the connection at a random moment; returns when, in us."""
+) -> tuple[int, int]:
+    """Asks for a block and breaks the connection at a random moment; when it did both, in us."""
     connection = await HttpConnection.open("127.0.0.1", port)
     body = session.body(mode="block", max_tokens=BLOCK_TOKENS, deadline_ms=DEADLINE_MS)
+    sent_us = time.monotonic_ns() // 1000
     connection.send(COMPLETIONS, body)
     await asyncio.sleep(rng.uniform(0, longest_s))
     reset_us = time.monotonic_ns() // 1000
     connection.reset()
-    return reset_us
+    return sent_us, reset_us
 
 
 async def whole_request_s(port: int, sessions: Iterator[EditingSession]) -> float:
@@ -91,31 +94,31 @@ async def whole_request_s(port: int, sessions: Iterator[EditingSession]) -> floa
     return quantile(times, 0.5)
 
 
-async def one_by_one(stack: RunningStack, resets: int, seed: int) -> tuple[list[Cancelled], int]:
-    """Resets one request after the other; the second value counts those that ended before."""
+async def one_by_one(stack: RunningStack, resets: int, seed: int) -> list[Cancelled]:
+    """Resets one request after the other; those that had ended before their reset are left out."""
     sessions, rng, traces = editing_sessions(seed), random.Random(seed), Traces(stack)
     longest_s = await whole_request_s(stack.config.edge_port, sessions)
     traces.new()
-    cancelled, ended_before = [], 0
+    moments = []
     for _ in range(resets):
-        reset_us = await reset_at_random(stack.config.edge_port, next(sessions), rng, longest_s)
+        port = stack.config.edge_port
+        moments.append(await reset_at_random(port, next(sessions), rng, longest_s))
         if not await until(lambda: is_quiet(stack), QUIET_LIMIT_S):
             raise RuntimeError(f"a sequence still lives {QUIET_LIMIT_S} s after its reset")
-        lines = [line for line in traces.new() if line["finish_reason"] == "cancelled"]
-        ended_before += not lines
-        cancelled += [
-            Cancelled(
-                line["tokens_after_cancel"],
-                (ended_us(line) - reset_us) / 1000,
-                line["output_tokens"],
-            )
-            for line in lines
-        ]
-    return cancelled, ended_before
+    lines = [line for line in traces.new() if line["finish_reason"] == "cancelled"]
+    return [_cancelled(line, moments) for line in lines]
+
+
+def _cancelled(line: dict[str, Any], moments: list[tuple[int, int]]) -> Cancelled:
+    """A traced sequence with the reset that cancelled it: of the request sent last before it."""
+    sent = bisect_right(moments, line["accepted_us"], key=lambda moment: moment[0])
+    _, reset_us = moments[sent - 1]
+    delay_ms = (ended_us(line) - reset_us) / 1000
+    return Cancelled(line["tokens_after_cancel"], delay_ms, line["output_tokens"])
 
 
 async def many(stack: RunningStack, cancels: int, seed: int) -> dict[str, list[float]]:
-    """Cancels in several sessions at once; resident memory by process, a reading a thousand."""
+    """Cancels in several sessions at once; resident MiB by process, a reading every thousand."""
     rng = random.Random(seed)
     streams = [editing_sessions(seed * 100 + number) for number in range(CONCURRENCY)]
     readings: dict[str, list[float]] = {}
@@ -125,8 +128,8 @@ async def many(stack: RunningStack, cancels: int, seed: int) -> dict[str, list[f
         for _ in range(count):
             await reset_at_random(stack.config.edge_port, next(stream), rng, 0.05)
 
-    while done < cancels:
-        share = min(WARM_UP_CANCELS, cancels - done) // CONCURRENCY
+    while done < WARM_UP_CANCELS + cancels:
+        share = min(READ_EVERY, WARM_UP_CANCELS + cancels - done) // CONCURRENCY
         await asyncio.gather(*(some(stream, share) for stream in streams))
         done += share * CONCURRENCY
         await until(lambda: is_quiet(stack), QUIET_LIMIT_S)
@@ -135,23 +138,30 @@ async def many(stack: RunningStack, cancels: int, seed: int) -> dict[str, list[f
     return readings
 
 
-def _report_resets(report: Report, cancelled: list[Cancelled], ended_before: int) -> None:
+def _report_resets(report: Report, cancelled: list[Cancelled], resets: int) -> None:
+    in_prefill = [c.reset_to_abort_ms for c in cancelled if not c.tokens_before]
+    in_decode = [c.reset_to_abort_ms for c in cancelled if c.tokens_before]
     after = [sequence.tokens_after_cancel for sequence in cancelled]
-    delay = [sequence.reset_to_abort_ms for sequence in cancelled]
     worst = max(after, default=0)
     rows: list[tuple[object, ...]] = [
         ("cancelled in the engine", len(cancelled), "", ""),
-        ("ended or dropped before the engine saw it", ended_before, "", ""),
+        (
+            "ended before the reset, or reset before the engine saw it",
+            resets - len(cancelled),
+            "",
+            "",
+        ),
         ("tokens decoded after the cancel arrived", *_spread(after)),
-        ("reset at the client to abort in the engine, ms", *_spread(delay)),
+        (f"ms from reset to abort, in prefill ({len(in_prefill)})", *_spread(in_prefill)),
+        (f"ms from reset to abort, in decode ({len(in_decode)})", *_spread(in_decode)),
     ]
     report.table("Requests reset one by one", ("", "p50", "p99", "max"), rows)
     report.figures["resets"] = {
         "cancelled": len(cancelled),
-        "ended_before": ended_before,
         "tokens_after_cancel_max": worst,
-        "reset_to_abort_ms_p50": quantile(delay, 0.5),
-        "reset_to_abort_ms_p99": quantile(delay, 0.99),
+        "prefill_reset_to_abort_ms_p50": quantile(in_prefill, 0.5),
+        "decode_reset_to_abort_ms_p50": quantile(in_decode, 0.5),
+        "decode_reset_to_abort_ms_p99": quantile(in_decode, 0.99),
     }
     report.goal("tokens after a cancel", "at most one step", f"{worst}", met=worst <= 1)
     enough = len(cancelled) >= 50
@@ -165,9 +175,10 @@ def _spread(values: list[Any]) -> tuple[float, float, float]:
 def _report_memory(report: Report, readings: dict[str, list[float]]) -> None:
     rows, growth = [], {}
     for name, mib in readings.items():
-        growth[name] = mib[-1] - mib[0]
-        rows.append((name, mib[0], mib[-1], growth[name]))
-    columns = ("process", "MiB after 1,000", "MiB at the end", "growth")
+        warm = mib[WARM_UP_CANCELS // READ_EVERY - 1]
+        growth[name] = mib[-1] - warm
+        rows.append((name, mib[0], warm, mib[-1], growth[name]))
+    columns = ("process", "MiB after 1,000", "after 2,000", "at the end", "growth")
     report.table("Resident memory over the cancels", columns, rows)
     report.figures["memory_mib"] = readings
     worst = max(growth.values())
@@ -178,7 +189,8 @@ def _report_memory(report: Report, readings: dict[str, list[float]]) -> None:
 async def measure(stack: RunningStack, arguments: argparse.Namespace) -> Report:
     """The whole bench on a running stack."""
     report = Report("cancel", arguments.seed)
-    _report_resets(report, *await one_by_one(stack, arguments.resets, arguments.seed))
+    cancelled = await one_by_one(stack, arguments.resets, arguments.seed)
+    _report_resets(report, cancelled, arguments.resets)
     if arguments.memory_cancels:
         _report_memory(report, await many(stack, arguments.memory_cancels, arguments.seed))
     quiet = await until(lambda: is_quiet(stack), QUIET_LIMIT_S)

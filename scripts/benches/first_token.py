@@ -41,7 +41,9 @@ Key = tuple[str, str, str]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of this bench."""
     parser.add_argument("--sessions", type=int, nargs="+", default=[1, 4, 16], metavar="N")
-    parser.add_argument("--rounds", type=int, default=40, help="documents a session opens")
+    parser.add_argument(
+        "--rounds", type=int, default=40, help="documents opened, by all sessions together"
+    )
     parser.add_argument("--warm", type=int, default=5, help="keystrokes measured in each document")
 
 
@@ -85,18 +87,17 @@ async def edit(
     rng: random.Random,
     samples: Samples,
     arguments: argparse.Namespace,
-    *,
-    pause: bool,
+    sessions: int,
 ) -> None:
     """Opens documents one after the other; in each, one cold request of a length, then keystrokes.
 
     Each length has a document of its own, because a document is cold only once.
     """
-    for _ in range(arguments.rounds):
+    for _ in range(max(3, arguments.rounds // sessions)):
         for length, tokens in (("first", FIRST_TOKEN), ("line", WHOLE_LINE)):
             session = next(documents)
             for keystroke in range(arguments.warm + 1):
-                if pause:
+                if sessions > 1:
                     await asyncio.sleep(rng.expovariate(1 / TYPING_PAUSE_S))
                 ways = ["editor", "triton"]
                 rng.shuffle(ways)
@@ -124,8 +125,7 @@ async def at_concurrency(
                 seed = arguments.seed * 1000 + sessions * 100 + number
                 documents = editing_sessions(seed)
                 rng = random.Random(seed)
-                pause = sessions > 1
-                group.create_task(edit(editor, documents, rng, samples, arguments, pause=pause))
+                group.create_task(edit(editor, documents, rng, samples, arguments, sessions))
     finally:
         for connection in http:
             connection.reset()
