@@ -1,7 +1,8 @@
 """The xDS control plane: it turns the fleet's topology into what Envoy serves by.
 
-The way of a change: `topology_source` reads the document, `topology` parses it, `snapshot` turns
-it into resources, `consistency` checks them, `publisher` holds the result, `xds_stream` decides
-what each Envoy hears, and `server` carries it. Everything but the first, `server`, `status` and
-`main` is pure.
+The way of a change: `topology_source` reads the document, `replica_loads` the replicas, and
+`replica_api` takes what people ask for; `drains`, `effective`, `ramp` and `load_bound` decide, and
+`fleet` holds the result, with `state_file` over restarts. `snapshot` turns it into resources,
+`consistency` checks them, `xds_stream` decides what each Envoy hears, and `server` carries it.
+The decisions are pure: they import no I/O.
 """

@@ -9,7 +9,7 @@ from typing import Final
 
 from . import placement
 from .resources import Json
-from .topology import Pool, Replica, Topology, Worker
+from .topology import LoadBound, Pool, Replica, Topology, Worker
 
 ORCHESTRATOR: Final = "orchestrator"
 
@@ -58,10 +58,16 @@ def pool_cluster(pool: Pool, topology: Topology) -> Json:
     """Replicas over HTTP/2 (gRPC); the session decides which, within the bound of its load."""
     return _cluster(pool_cluster_name(pool.name)) | {
         "typed_extension_protocol_options": _http_options({"http2_protocol_options": _H2}, {}),
-        "load_balancing_policy": placement.bounded(
-            topology.placement, topology.hash_balance_factor
-        ),
+        "load_balancing_policy": placement.bounded(topology.placement, _factor(pool, topology)),
     }
+
+
+def _factor(pool: Pool, topology: Topology) -> float:
+    """The pool's factor, which an effective topology has; else what holds before any load."""
+    if pool.hash_balance_factor is not None:
+        return pool.hash_balance_factor
+    bound = topology.hash_balance_factor
+    return bound.quiet if isinstance(bound, LoadBound) else bound
 
 
 def worker_endpoints(workers: Iterable[Worker]) -> Json:

@@ -13,7 +13,7 @@ import grpc.aio
 from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf import any_pb2
 
-from .resources import TYPE_NAMES
+from .resources import PUSH_ORDER, TYPE_NAMES
 from .snapshot import Snapshot
 from .topology import Address
 from .xds_stream import AdsStream, Request, Response
@@ -64,6 +64,11 @@ class Node:
     stream: AdsStream
     id: str = ""
 
+    def accepted(self, version: str) -> bool:
+        """Whether it serves by `version` in all four types."""
+        states = self.stream.subscriptions
+        return all(url in states and states[url].accepted_version == version for url in PUSH_ORDER)
+
 
 class DiscoveryService:
     """ADS for any number of Envoys."""
@@ -73,6 +78,11 @@ class DiscoveryService:
         self.nodes: dict[int, Node] = {}
         self.rejections_total: Counter[str] = Counter()
         self._stream_ids = itertools.count()
+
+    def is_accepted(self) -> bool:
+        """Whether Envoys are connected and all of them serve by the snapshot in force."""
+        version = self.publisher.snapshot.version
+        return bool(self.nodes) and all(node.accepted(version) for node in self.nodes.values())
 
     async def stream(self, requests: AsyncIterator[Any], _context: object) -> AsyncIterator[Any]:
         """Run one Envoy's stream until either side ends it."""

@@ -1,8 +1,13 @@
-"""What the control plane says about itself: GET /healthz, /status (JSON) and /metrics."""
+"""What the control plane says about itself: GET /healthz, /status (JSON) and /metrics.
+
+On the same listener lies the API of `replica_api`.
+"""
 
 import contextlib
 import os
 import socket
+import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,18 +25,22 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from . import replica_api
+from .fleet import Fleet
+from .fleet_view import STATES, describe_pools, state_of
 from .resources import PUSH_ORDER, TYPE_NAMES
 from .server import DiscoveryService, Node
 from .topology import Address
-from .topology_source import TopologyFile
 
 
-def describe(source: TopologyFile, service: DiscoveryService) -> dict[str, Any]:
-    """The published version, the topology's last fault, and each node's state per type."""
+def describe(fleet: Fleet, service: DiscoveryService) -> dict[str, Any]:
+    """The published version, the files' last faults, the fleet, and each node's state per type."""
     return {
         "published_version": service.publisher.snapshot.version,
-        "topology_error": source.error,
+        "topology_error": fleet.source.error,
+        "state_error": fleet.state_error,
         "rejections_total": sum(service.rejections_total.values()),
+        **replica_api.describe(fleet, time.time()),
         "nodes": [_describe_node(node) for node in service.nodes.values()],
     }
 
@@ -50,16 +59,11 @@ def _describe_node(node: Node) -> dict[str, Any]:
     }
 
 
-def _accepted(node: Node, version: str) -> bool:
-    states = node.stream.subscriptions
-    return all(url in states and states[url].accepted_version == version for url in PUSH_ORDER)
-
-
 class _Metrics(Collector):
     """Reads the state when asked, so that nothing has to be kept in step."""
 
-    def __init__(self, source: TopologyFile, service: DiscoveryService) -> None:
-        self._source = source
+    def __init__(self, fleet: Fleet, service: DiscoveryService) -> None:
+        self._fleet = fleet
         self._service = service
 
     def collect(self) -> Iterator[Metric]:
@@ -71,10 +75,17 @@ class _Metrics(Collector):
         yield GaugeMetricFamily(
             f"{prefix}_nodes_accepted",
             "Connected Envoys that accepted the snapshot in force, in all four types",
-            sum(_accepted(node, version) for node in nodes),
+            sum(node.accepted(version) for node in nodes),
         )
         yield CounterMetricFamily(
-            f"{prefix}_topology_errors", "Topology documents refused", self._source.errors_total
+            f"{prefix}_topology_errors",
+            "Topology documents refused",
+            self._fleet.source.errors_total,
+        )
+        yield CounterMetricFamily(
+            f"{prefix}_state_errors",
+            "States that could not be read or written",
+            self._fleet.state_errors_total,
         )
         rejections = CounterMetricFamily(
             f"{prefix}_rejections", "Responses that an Envoy rejected", labels=["type"]
@@ -83,24 +94,59 @@ class _Metrics(Collector):
             name = TYPE_NAMES[type_url]
             rejections.add_metric([name], service.rejections_total[name])
         yield rejections
+        yield from self._fleet_metrics(prefix)
+
+    def _fleet_metrics(self, prefix: str) -> Iterator[Metric]:
+        fleet = self._fleet
+        replicas = GaugeMetricFamily(f"{prefix}_replicas", "Slots by state", labels=["state"])
+        situation = fleet.situation(time.time())
+        counts = Counter(state_of(situation, replica) for replica in fleet.topology.replicas)
+        for state in STATES:
+            replicas.add_metric([state], counts[state])
+        weights = GaugeMetricFamily(
+            f"{prefix}_replica_weight", "Weight that Envoy is given", labels=["slot"]
+        )
+        for replica in fleet.effective.replicas:
+            weights.add_metric([replica.slot], replica.weight)
+        factors = GaugeMetricFamily(
+            f"{prefix}_hash_balance_factor", "Bounded-load factor in force", labels=["pool"]
+        )
+        in_flight = GaugeMetricFamily(
+            f"{prefix}_in_flight", "Requests in flight per replica and Envoy", labels=["pool"]
+        )
+        for pool in describe_pools(situation, fleet.effective, fleet.bounds):
+            factors.add_metric([pool["pool"]], pool["hash_balance_factor"])
+            if pool["in_flight"] is not None:
+                in_flight.add_metric([pool["pool"]], pool["in_flight"])
+        drains = CounterMetricFamily(
+            f"{prefix}_drains", "Drains asked for, by what became of it", labels=["result"]
+        )
+        for result, count in fleet.drains_total.items():
+            drains.add_metric([result], count)
+        yield from (replicas, weights, factors, in_flight, drains)
 
 
-def make_app(source: TopologyFile, service: DiscoveryService) -> Starlette:
+def make_app(fleet: Fleet, service: DiscoveryService) -> Starlette:
     """The ASGI application."""
     registry = CollectorRegistry()
-    registry.register(_Metrics(source, service))
+    registry.register(_Metrics(fleet, service))
 
     async def healthz(_request: Request) -> Response:
         return PlainTextResponse("ok\n")
 
     async def status(_request: Request) -> Response:
-        return JSONResponse(describe(source, service))
+        return JSONResponse(describe(fleet, service))
 
     async def metrics(_request: Request) -> Response:
         return Response(generate_latest(registry), media_type="text/plain; version=0.0.4")
 
     return Starlette(
-        routes=[Route("/healthz", healthz), Route("/status", status), Route("/metrics", metrics)]
+        routes=[
+            Route("/healthz", healthz),
+            Route("/status", status),
+            Route("/metrics", metrics),
+            *replica_api.routes(fleet),
+        ]
     )
 
 

@@ -19,6 +19,10 @@ Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 Weight = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 # Envoy takes the factor in whole percent and refuses less than 100.
 BalanceFactor = Annotated[float, msgspec.Meta(ge=1.0, le=100.0)]
+InFlight = Annotated[float, msgspec.Meta(ge=0.0, le=65_536.0)]
+Percent = Annotated[int, msgspec.Meta(ge=1, le=100)]
+Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+Seconds = Annotated[float, msgspec.Meta(ge=0.0, le=86_400.0)]
 SlotState = Literal["serving", "draining"]
 # How a session finds its slot; see `placement`.
 Placement = Literal["maglev", "ring_hash", "round_robin"]
@@ -63,10 +67,44 @@ class Replica(Strict, frozen=True):
 
 
 class Pool(Strict, frozen=True):
-    """A named set of slots; the orchestrator picks it by the header `x-warmline-pool`."""
+    """A named set of slots; the orchestrator picks it by the header `x-warmline-pool`.
+
+    A drain must leave `floor` serving replicas. `hash_balance_factor`, where given, is this pool's
+    whatever the topology's says.
+    """
 
     name: Name
     slots: Annotated[tuple[Name, ...], msgspec.Meta(min_length=1, max_length=1024)]
+    floor: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 1
+    hash_balance_factor: BalanceFactor | None = None
+
+
+class LoadBound(Strict, frozen=True):
+    """A bounded-load factor that follows the measured load; see `load_bound`.
+
+    `quiet` holds up to `quiet_below` requests in flight per replica and Envoy, `busy` from
+    `busy_above` on.
+    """
+
+    quiet: BalanceFactor = 2.0
+    busy: BalanceFactor = 1.25
+    quiet_below: InFlight = 16.0
+    busy_above: InFlight = 40.0
+
+
+class Ramp(Strict, frozen=True):
+    """How an added or returned slot gets its weight: see `ramp`."""
+
+    start_percent: Percent = 10
+    duration_s: Seconds = 300.0
+    steps: Annotated[int, msgspec.Meta(ge=1, le=99)] = 9
+
+
+class DrainLimits(Strict, frozen=True):
+    """What a drain may do unless it is forced, and how long one lasts that names no deadline."""
+
+    deadline_s: Seconds = 60.0
+    warm_share_per_minute: Share = 0.25
 
 
 class Topology(Strict, frozen=True):
@@ -79,7 +117,9 @@ class Topology(Strict, frozen=True):
     workers: Annotated[tuple[Worker, ...], msgspec.Meta(min_length=1, max_length=256)]
     replicas: Annotated[tuple[Replica, ...], msgspec.Meta(min_length=1, max_length=1024)]
     pools: Annotated[tuple[Pool, ...], msgspec.Meta(min_length=1, max_length=64)]
-    hash_balance_factor: BalanceFactor = 2.0
+    hash_balance_factor: BalanceFactor | LoadBound = LoadBound()
+    ramp: Ramp = Ramp()
+    drain: DrainLimits = DrainLimits()
     placement: Placement = "maglev"
     control_plane_status: Address | None = None
 
@@ -101,6 +141,7 @@ def parse_topology(document: bytes) -> Topology:
         raise TopologyError(_explain(error, raw)) from error
     _check_addresses(topology)
     _check_references(topology)
+    _check_load_bound(topology.hash_balance_factor)
     return topology
 
 
@@ -182,6 +223,18 @@ def _check_references(topology: Topology) -> None:
                     f"topology: pool {pool.name} may name only slots of `replicas` "
                     f"({', '.join(sorted(slots))}), got {slot!r}; add the replica or drop the name"
                 )
+
+
+def _check_load_bound(bound: float | LoadBound) -> None:
+    if not isinstance(bound, LoadBound):
+        return
+    for low, high in (("busy", "quiet"), ("quiet_below", "busy_above")):
+        least, most = getattr(bound, low), getattr(bound, high)
+        if least >= most:
+            raise TopologyError(
+                f"topology: hash_balance_factor.{low} must be below its {high}, "
+                f"got {least} and {most}; exchange them, or give one number instead of both"
+            )
 
 
 def _check_unique(what: str, names: Iterable[str]) -> None:

@@ -1,7 +1,7 @@
 """The topology file and what became of its last version.
 
 Owns the reload. The rule: a document that cannot be parsed, built or checked changes nothing but
-the reported error; the last good snapshot stays in force.
+the reported error; the last good one stays in force.
 """
 
 import hashlib
@@ -11,21 +11,24 @@ from pathlib import Path
 from google.protobuf import json_format
 
 from .consistency import InconsistentSnapshotError, check
-from .snapshot import Snapshot, build_snapshot
+from .snapshot import build_snapshot
 from .topology import Topology, TopologyError, parse_topology
 
 log = logging.getLogger(__name__)
 
 
-def load(document: bytes) -> tuple[Topology, Snapshot]:
-    """Parse, build and check; raises TopologyError with the reason where any of them fails."""
+def load(document: bytes) -> Topology:
+    """Parse, and try to build; raises TopologyError with the reason where either fails.
+
+    `effective` changes states, weights and factors within their limits only, so what follows from
+    a topology that builds does build.
+    """
     topology = parse_topology(document)
     try:
-        snapshot = build_snapshot(topology)
-        check(snapshot)
+        check(build_snapshot(topology))
     except (json_format.ParseError, InconsistentSnapshotError) as error:
         raise TopologyError(f"topology gives no usable snapshot: {error}") from error
-    return topology, snapshot
+    return topology
 
 
 class TopologyFile:
@@ -36,32 +39,32 @@ class TopologyFile:
         self._path = path
         document = path.read_bytes()
         self._seen = _digest(document)
-        self.topology, self.snapshot = load(document)
+        self.topology = load(document)
         self.error = ""
         self.errors_total = 0
 
-    def poll(self) -> Snapshot | None:
-        """The snapshot of a changed, good document; None where nothing usable is new."""
+    def poll(self) -> bool:
+        """Look at the file; whether `topology` is another one now."""
         try:
             document = self._path.read_bytes()
         except OSError as error:
             self._note(f"topology cannot be read: {error}; put the file back", b"")
-            return None
+            return False
         if _digest(document) == self._seen:
-            return None
+            return False
         return self._reload(document)
 
-    def _reload(self, document: bytes) -> Snapshot | None:
+    def _reload(self, document: bytes) -> bool:
         try:
-            topology, snapshot = load(document)
+            topology = load(document)
             _check_own_addresses(self.topology, topology)
         except TopologyError as error:
             self._note(str(error), document)
-            return None
+            return False
         self._seen, self.error = _digest(document), ""
-        self.topology, self.snapshot = topology, snapshot
-        log.info("topology in force: snapshot %s", snapshot.version)
-        return snapshot
+        self.topology = topology
+        log.info("a new topology is in force")
+        return True
 
     def _note(self, error: str, document: bytes) -> None:
         """Count and log a fault once per version of the document, not once per poll."""
@@ -70,7 +73,7 @@ class TopologyFile:
             return
         self.error = error
         self.errors_total += 1
-        log.error("%s (snapshot %s stays in force)", error, self.snapshot.version)
+        log.error("%s (the last good one stays in force)", error)
 
 
 def _check_own_addresses(before: Topology, after: Topology) -> None:

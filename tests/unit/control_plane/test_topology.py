@@ -2,7 +2,15 @@ from typing import Any
 
 import pytest
 
-from control_plane.topology import BYTES_MAX, Address, TopologyError, parse_topology
+from control_plane.topology import (
+    BYTES_MAX,
+    Address,
+    DrainLimits,
+    LoadBound,
+    Ramp,
+    TopologyError,
+    parse_topology,
+)
 from tests.unit.control_plane.samples import document, encode
 
 
@@ -16,7 +24,9 @@ def test_a_good_document_becomes_a_topology_with_its_defaults() -> None:
     topology = parse_topology(encode(document()))
     assert [replica.slot for replica in topology.replicas] == ["slot-0", "slot-1"]
     assert {(replica.state, replica.weight) for replica in topology.replicas} == {("serving", 100)}
-    assert (topology.hash_balance_factor, topology.placement) == (2.0, "maglev")
+    assert (topology.hash_balance_factor, topology.placement) == (LoadBound(), "maglev")
+    assert (topology.ramp, topology.drain) == (Ramp(10, 300, 9), DrainLimits(60, 0.25))
+    assert {(pool.floor, pool.hash_balance_factor) for pool in topology.pools} == {(1, None)}
 
 
 def test_a_topology_cannot_be_changed() -> None:
@@ -60,6 +70,20 @@ def test_a_value_out_of_its_limits_is_named_with_place_limit_and_value(
 @pytest.mark.parametrize("factor", [0.99, 100.5])
 def test_the_balance_factor_stays_within_what_envoy_takes(factor: float) -> None:
     assert "$.hash_balance_factor" in refusal(document() | {"hash_balance_factor": factor})
+
+
+@pytest.mark.parametrize(
+    ("bound", "pair"),
+    [
+        ({"quiet": 1.25, "busy": 2.0}, "busy must be below its quiet, got 2.0 and 1.25"),
+        ({"quiet": 2.0, "busy": 2.0}, "busy must be below its quiet, got 2.0 and 2.0"),
+        ({"quiet_below": 40}, "quiet_below must be below its busy_above, got 40.0 and 40.0"),
+    ],
+)
+def test_a_factor_that_follows_load_needs_two_levels_in_order(
+    bound: dict[str, float], pair: str
+) -> None:
+    assert pair in refusal(document() | {"hash_balance_factor": bound})
 
 
 def test_a_host_name_is_refused_because_envoy_takes_addresses_here() -> None:

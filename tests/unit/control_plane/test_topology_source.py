@@ -17,27 +17,25 @@ def path(tmp_path: Path) -> Path:
 
 def test_an_unchanged_file_is_no_news(path: Path) -> None:
     source = TopologyFile(path)
-    assert source.poll() is None
+    assert not source.poll()
     os.utime(path)
-    assert source.poll() is None
+    assert not source.poll()
 
 
-def test_a_changed_file_gives_the_new_snapshot_once(path: Path) -> None:
+def test_a_changed_file_gives_the_new_topology_once(path: Path) -> None:
     source = TopologyFile(path)
-    before = source.snapshot.version
     path.write_bytes(encode(document() | {"hash_balance_factor": 3.0}))
-    fresh = source.poll()
-    assert fresh is not None
-    assert fresh.version == source.snapshot.version != before
-    assert source.poll() is None
+    assert source.poll()
+    assert source.topology.hash_balance_factor == 3.0
+    assert not source.poll()
 
 
 def test_a_bad_file_keeps_the_last_good_one_and_is_counted_once(path: Path) -> None:
     source = TopologyFile(path)
-    good = source.snapshot
+    good = source.topology
     path.write_text("topology_version: 7")
-    assert (source.poll(), source.poll()) == (None, None)
-    assert source.snapshot == good
+    assert (source.poll(), source.poll()) == (False, False)
+    assert source.topology is good
     assert "got 7" in source.error
     assert source.errors_total == 1
 
@@ -54,7 +52,7 @@ def test_the_good_file_put_back_clears_the_error(path: Path) -> None:
 def test_a_missing_file_keeps_the_last_good_one(path: Path) -> None:
     source = TopologyFile(path)
     path.unlink()
-    assert (source.poll(), source.poll()) == (None, None)
+    assert (source.poll(), source.poll()) == (False, False)
     assert "put the file back" in source.error
     assert source.errors_total == 1
     path.write_bytes(encode(document()))
@@ -66,7 +64,7 @@ def test_a_missing_file_keeps_the_last_good_one(path: Path) -> None:
 def test_its_own_addresses_cannot_change_under_way(path: Path, field: str) -> None:
     source = TopologyFile(path)
     path.write_bytes(encode(document() | {field: {"address": "127.0.0.1", "port": 9999}}))
-    assert source.poll() is None
+    assert not source.poll()
     assert f"{field} cannot change" in source.error
 
 
