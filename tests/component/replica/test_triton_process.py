@@ -33,7 +33,9 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(engine: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningTriton]:
-    with running_triton(tmp_path_factory.mktemp("server"), engine) as running:
+    # A cache that is soon full: until then its pages count as growth.
+    folder = tmp_path_factory.mktemp("server")
+    with running_triton(folder, engine, WARMLINE_CACHE_BYTES=str(24 * 2**20)) as running:
         yield running
 
 
@@ -94,21 +96,22 @@ def test_random_cancels_cost_a_step_each_leave_nothing_behind_and_no_memory(
     stub = stub_of(server)
     before = target.load()
     resident: list[int] = []
-    for number in range(300):
-        call = target.start(tensors_of(**request(rng.randrange(20, 600), 200, number % 20)))
+    for number in range(500):
+        length = rng.choice([30, 90, 300, 600])
+        call = target.start(tensors_of(**request(length, 200, number % 20)))
         if rng.random() < 0.7:
             next(call.responses())
         threading.Event().wait(rng.random() * 0.02)
         call.cancel()
-        if number in (99, 299):
+        if number in (199, 499):
             wait_until(lambda: is_idle(target))
             resident.append(stub.memory_info().rss)
     after = target.load()
     cancelled = after["cancelled_total"] - before["cancelled_total"]
     late = "tokens_decoded_after_cancel_total"
-    assert cancelled >= 200
+    assert cancelled >= 400
     assert after[late] - before[late] <= cancelled
-    assert resident[1] - resident[0] < 16 * 2**20
+    assert resident[1] - resident[0] < 6 * 2**20
 
 
 def test_a_step_over_its_limit_makes_the_replica_unhealthy_until_it_ends(
