@@ -26,7 +26,7 @@ from orchestrator.policy import PERMISSIVE
 from orchestrator.pools import Pools
 from orchestrator.postprocess import Chain
 from orchestrator.prompt.engine import load_engine
-from orchestrator.prompt.recipe import read_default_recipe
+from orchestrator.prompt.recipe_documents import RecipeError, read_recipe
 from orchestrator.prompt.segments import SegmentTable
 from orchestrator.readiness import Readiness
 from orchestrator.record.metrics import RequestMetrics
@@ -40,8 +40,8 @@ _ENGINE_RETRY_SECONDS = 2.0
 
 
 def build_pools(settings: Settings) -> Pools:
-    """The pools of the settings, their engines not loaded yet."""
-    recipe = read_default_recipe()
+    """The pools of the settings, their engines not loaded yet; raises `RecipeError`."""
+    recipe = read_recipe(settings.recipe)
     return Pools(
         {pool.name: Path(pool.engine_dir) for pool in settings.pools},
         lambda engine_dir: load_engine(engine_dir, recipe, SegmentTable()),
@@ -139,7 +139,7 @@ def main() -> int:
         keep_stopping_clean()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(settings, hasher))
-    except (SettingsError, SessionSecretError) as error:
+    except (SettingsError, SessionSecretError, RecipeError) as error:
         print(f"orchestrator: {error}", file=sys.stderr)
         return 2
     return 0

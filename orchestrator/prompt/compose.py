@@ -1,27 +1,24 @@
 """Parts in, prompt out: what stands where, and what is left out when room is short. Pure.
 
-Suffix first, so that typing only appends: header, snippets, suffix, then prefix. For models that
-were trained the other way the prefix leads, and everything after the cursor's line is volatile.
-The line of the cursor is never dropped; of a line longer than the room its end is kept.
+Snippets and header come first, then suffix and prefix in the recipe's or the model's order. With
+the suffix first typing only appends; where the prefix leads, everything after the cursor's line is
+volatile. The line of the cursor is never dropped; of a line longer than the room its end is kept.
 """
 
 from __future__ import annotations
 
 from array import array
 
-from orchestrator.prompt.engine_manifest import FimFamily, FimTemplate
+from orchestrator.prompt.engine_manifest import FimTemplate
 from orchestrator.prompt.fitting import fit_head
 from orchestrator.prompt.line_cuts import CutStyle
 from orchestrator.prompt.parts import Dropped, DropReason, Encode, FimPrompt, PromptParts
 from orchestrator.prompt.prefix_window import PrefixWindow, prefix_window
 from orchestrator.prompt.recipe import PromptRecipe, Section
-from orchestrator.request import Snippet
+from orchestrator.prompt.snippets import Remember, snippet_query, snippet_section
 
 _MARKER_TOKENS = 4
 """Begin-of-text, prefix, suffix and middle marker, whether a family has them or not."""
-
-_SNIPPET_TOKENS_MIN = 16
-"""A shorter rest of a snippet says nothing."""
 
 
 def compose(
@@ -33,54 +30,71 @@ def compose(
     style: CutStyle,
     encode: Encode,
     encode_tail: Encode,
+    remember: Remember = lambda _key, make: make(),
 ) -> FimPrompt:
     """A prompt of at most `budget_tokens` tokens. Raises nothing, whatever the texts are.
 
-    `encode` is used for texts that outlive a keystroke, `encode_tail` for the rest.
+    `encode` is used for texts that outlive a keystroke, `encode_tail` for the rest; the template
+    must be one that the recipe is fit for.
     """
-    dropped: list[Dropped] = []
     budget = budget_tokens - _MARKER_TOKENS
     rooms = recipe.rooms(budget)
-    head = _snippets(parts, template, rooms[Section.SNIPPETS], encode, dropped)
-    head += _header(parts.path, template, rooms[Section.HEADER], encode, dropped)
+    query = snippet_query(parts, recipe.snippets)
+    snippets = snippet_section(
+        parts.snippets,
+        query,
+        separator_id=template.file_separator_id,
+        room=rooms[Section.SNIPPETS],
+        encode=encode_tail,
+        remember=remember,
+    )
+    dropped = list(snippets.dropped)
+    header = _header(parts.path, template, rooms[Section.HEADER], encode, dropped)
     suffix = _suffix(parts.suffix, rooms[Section.SUFFIX], encode, dropped)
+    room = budget - len(snippets.token_ids) - len(header) - len(suffix)
     window = prefix_window(
         parts.prefix,
         parts.prefix_start_line,
-        room=budget - len(head) - len(suffix),
+        room=min(room, recipe.rule(Section.PREFIX).tokens_max or room),
+        snap_lines=recipe.prefix_window.snap_lines,
         style=style,
         encode=encode,
         encode_tail=encode_tail,
     )
     if window.truncated:
         dropped.append(Dropped(Section.PREFIX, DropReason.TRUNCATED))
-    return _arranged(template, head, suffix, window, tuple(dropped))
+    head = array("i", [] if template.begin_id is None else [template.begin_id])
+    head += snippets.token_ids + header
+    ids, stable_tokens = _arranged(
+        template, head, suffix, window, prefix_leads=recipe.prefix_leads(template)
+    )
+    return FimPrompt(ids, stable_tokens, tuple(dropped), snippets, query)
 
 
 def _arranged(
     template: FimTemplate,
-    head: array[int],
+    stable: array[int],
     suffix: array[int],
     window: PrefixWindow,
-    dropped: tuple[Dropped, ...],
-) -> FimPrompt:
-    stable = array("i", [] if template.begin_id is None else [template.begin_id])
-    stable += head
-    if template.family is FimFamily.SUFFIX_FIRST:
-        stable.append(template.suffix_id)
-        stable += suffix
-        stable.append(template.prefix_id)
-        stable += window.stable
-        ids = stable + window.tail
-    else:
+    *,
+    prefix_leads: bool,
+) -> tuple[array[int], int]:
+    """The prompt's tokens, and how many of them lead that typing does not change."""
+    if prefix_leads:
         stable.append(template.prefix_id)
         stable += window.stable
         ids = stable + window.tail
         ids.append(template.suffix_id)
         ids += suffix
+    else:
+        stable.append(template.suffix_id)
+        stable += suffix
+        stable.append(template.prefix_id)
+        stable += window.stable
+        ids = stable + window.tail
     if template.middle_id is not None:
         ids.append(template.middle_id)
-    return FimPrompt(ids, len(stable), dropped)
+    return ids, len(stable)
 
 
 def _header(
@@ -104,29 +118,3 @@ def _suffix(text: str, room: int, encode: Encode, dropped: list[Dropped]) -> arr
     if cut:
         dropped.append(Dropped(Section.SUFFIX, DropReason.TRUNCATED))
     return ids
-
-
-def _snippets(
-    parts: PromptParts, template: FimTemplate, room: int, encode: Encode, dropped: list[Dropped]
-) -> array[int]:
-    """Snippets in the order given, each once, while there is room."""
-    ids, seen = array("i"), set[str]()
-    for snippet in parts.snippets:
-        if template.file_separator_id is None:
-            dropped.append(Dropped(Section.SNIPPETS, DropReason.NO_MARKER))
-        elif snippet.text in seen:
-            dropped.append(Dropped(Section.SNIPPETS, DropReason.DUPLICATE))
-        elif room - len(ids) < _SNIPPET_TOKENS_MIN:
-            dropped.append(Dropped(Section.SNIPPETS, DropReason.NO_ROOM))
-        else:
-            seen.add(snippet.text)
-            body, cut = fit_head(_snippet_text(snippet), room - len(ids) - 1, encode)
-            ids.append(template.file_separator_id)
-            ids += body
-            if cut:
-                dropped.append(Dropped(Section.SNIPPETS, DropReason.TRUNCATED))
-    return ids
-
-
-def _snippet_text(snippet: Snippet) -> str:
-    return f"{snippet.path}\n{snippet.text}\n"

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from orchestrator.prompt.compose import compose
 from orchestrator.prompt.engine_manifest import (
+    EngineFolderError,
     EngineManifest,
     read_manifest,
     read_tokenizer_file,
 )
+from orchestrator.prompt.healing import TokenHealing
+from orchestrator.prompt.history import Continuity, PromptHistory
 from orchestrator.prompt.parts import FimPrompt, PromptParts
 from orchestrator.prompt.recipe import PromptRecipe
 from orchestrator.prompt.segments import SegmentTable
@@ -22,7 +27,7 @@ same for lines and blocks, so that both shapes of one session share one prefix."
 
 
 class PromptEngine:
-    """Composes prompts for one engine."""
+    """Composes prompts for one engine, and counts what follows from them."""
 
     def __init__(
         self,
@@ -31,27 +36,47 @@ class PromptEngine:
         recipe: PromptRecipe,
         segments: SegmentTable,
     ) -> None:
+        """Raises `EngineFolderError` where the recipe cannot be rendered for the engine."""
+        unfit = recipe.unfit_for(manifest.fim)
+        if unfit:
+            raise EngineFolderError(f"engine {manifest.engine_digest}: {unfit}; choose another one")
         self.manifest = manifest
         self.tokenizer = tokenizer
         self.recipe = recipe
         self.control_ids = frozenset(manifest.control_ids) | frozenset(manifest.end_ids)
         self._segments = segments
+        self._history = PromptHistory()
+        self._healing = TokenHealing(
+            recipe.token_healing, tokenizer.joins, tokenizer.encode, tokenizer.token_bytes
+        )
         self._usable_tokens = manifest.context_tokens - manifest.reserved_salt_tokens
         answer = min(_ANSWER_TOKENS_MAX, manifest.context_tokens // _ANSWER_CONTEXT_SHARE)
         self.budget_tokens = min(recipe.token_budget, self._usable_tokens - answer)
 
-    def compose(self, parts: PromptParts, partition: bytes) -> FimPrompt:
-        """The prompt for `parts`; `partition` is the request's cache salt."""
-        encode = self.tokenizer.encode
-        return compose(
+    def compose(self, parts: PromptParts, partition: bytes, *, heal: bool = True) -> FimPrompt:
+        """The prompt for `parts`; `partition` is the request's cache salt.
+
+        With `heal` the end of the prefix may be held back, as the recipe says.
+        """
+        held = self._healing.held(parts.prefix) if heal else ""
+        if held:
+            parts = replace(parts, prefix=parts.prefix[: -len(held)])
+        encode, segments = self.tokenizer.encode, self._segments.of(partition)
+        prompt = compose(
             parts,
             recipe=self.recipe,
             template=self.manifest.fim,
             budget_tokens=self.budget_tokens,
             style=self.tokenizer.cut_style,
-            encode=self._segments.encoder(encode, partition),
+            encode=segments.encoder(encode),
             encode_tail=encode,
+            remember=segments.remember,
         )
+        return replace(prompt, held=held) if held else prompt
+
+    def compare(self, session_key: str, region_id: str, prompt: FimPrompt) -> Continuity:
+        """What `prompt` shares with the previous one of its session."""
+        return self._history.compare(session_key, region_id, prompt)
 
     def room_for_answer(self, prompt: FimPrompt) -> int:
         """Tokens that may follow `prompt` in the engine's context; at least 1."""

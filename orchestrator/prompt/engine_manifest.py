@@ -18,6 +18,11 @@ TokenId = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 CONTEXT_TOKENS_MIN = 256
 """Below this no recipe can hold a line, its answer and any context."""
 
+_NO_TEMPLATE = (
+    "an engine needs a fill-in-the-middle template of the family suffix_first or prefix_first; "
+    "build it from a checkpoint that was trained for infilling"
+)
+
 
 class EngineFolderError(ValueError):
     """The engine folder cannot be served; the message says what is wrong and what to do."""
@@ -83,15 +88,36 @@ def read_manifest(engine_dir: Path) -> EngineManifest:
     """The manifest of an engine folder; raises `EngineFolderError`."""
     path = engine_dir / "manifest.json"
     try:
-        return msgspec.json.decode(path.read_bytes(), type=EngineManifest)
+        manifest = msgspec.json.decode(path.read_bytes(), type=EngineManifest)
     except OSError as error:
         raise EngineFolderError(
             f"engine manifest {path}: {error.strerror}; build the engine first"
         ) from error
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        # msgspec names the place as `$.fim.family`, or the missing field in backquotes.
         raise EngineFolderError(
-            f"engine manifest {path}: {error}; rebuild the engine with this version's builder"
+            f"engine manifest {path}: {error}; "
+            + (_NO_TEMPLATE if "fim" in str(error) else "rebuild it with this version's builder")
         ) from error
+    unusable = _unusable(manifest)
+    if unusable:
+        raise EngineFolderError(f"engine manifest {path}: {unusable}; {_NO_TEMPLATE}")
+    return manifest
+
+
+def _unusable(manifest: EngineManifest) -> str:
+    """Why no prompt can be made with the manifest's template; empty where one can."""
+    fim = manifest.fim
+    markers = [each for each in (fim.prefix_id, fim.suffix_id, fim.middle_id) if each is not None]
+    if len(set(markers)) < len(markers):
+        return f"fim: prefix, suffix and middle must be different tokens, got {markers}"
+    if fim.family is FimFamily.PREFIX_FIRST and fim.middle_id is None:
+        return "fim.middle_id: null, but a prefix_first prompt ends with the middle marker"
+    others = (fim.file_separator_id, fim.begin_id)
+    used = {*markers, *(each for each in others if each is not None)}
+    if not used <= set(manifest.control_ids):
+        return f"fim: markers {sorted(used - set(manifest.control_ids))} are no control_ids"
+    return ""
 
 
 def read_tokenizer_file(engine_dir: Path, manifest: EngineManifest) -> bytes:

@@ -10,10 +10,6 @@ from __future__ import annotations
 from enum import StrEnum
 from zlib import crc32
 
-SNAP_LEVEL_MAX = 5
-SNAP_LINES = 2**SNAP_LEVEL_MAX
-"""The distance of the coarsest boundaries at which a window starts: 32 lines."""
-
 _WHITESPACE_CHARS_MAX = 256
 """A longer run of blank lines is cut at the line instead, so that no piece grows without limit."""
 
@@ -33,14 +29,14 @@ class CutStyle(StrEnum):
         return low + len(kept) if kept or low == 0 else line_start
 
 
-def level_of_number(line_number: int) -> int:
-    """How coarse a boundary the file's line is: 5 for every 32nd, 0 for odd ones."""
+def level_of_number(line_number: int, level_max: int) -> int:
+    """How coarse a boundary the file's line is: n for every 2^n-th, 0 for odd ones."""
     if line_number == 0:
-        return SNAP_LEVEL_MAX
-    return min((line_number & -line_number).bit_length() - 1, SNAP_LEVEL_MAX)
+        return level_max
+    return min((line_number & -line_number).bit_length() - 1, level_max)
 
 
-def level_of_content(line: str) -> int:
+def level_of_content(line: str, level_max: int) -> int:
     """The same for a line whose number is unknown, chosen by a hash of what it says.
 
     Content-defined boundaries stay where they are when a client's window slides over the file
@@ -50,4 +46,4 @@ def level_of_content(line: str) -> int:
     stripped = line.strip()
     if len(stripped) < 3:
         return 0
-    return level_of_number(crc32(stripped.encode("utf-8", "surrogatepass")))
+    return level_of_number(crc32(stripped.encode("utf-8", "surrogatepass")), level_max)

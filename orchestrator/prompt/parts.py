@@ -23,6 +23,7 @@ class PromptParts(msgspec.Struct, frozen=True):
     path: str = ""
     prefix_start_line: int | None = None
     snippets: tuple[Snippet, ...] = ()
+    region_id: str = ""
 
     @staticmethod
     def of(request: CompletionRequest) -> PromptParts:
@@ -34,6 +35,7 @@ class PromptParts(msgspec.Struct, frozen=True):
             document.path,
             document.prefix_start_line,
             request.snippets,
+            request.region_id,
         )
 
 
@@ -43,6 +45,7 @@ class DropReason(StrEnum):
     TRUNCATED = "truncated"
     NO_ROOM = "no_room"
     DUPLICATE = "duplicate"
+    EMPTY = "empty"
     NO_MARKER = "no_marker"
 
 
@@ -53,13 +56,25 @@ class Dropped(msgspec.Struct, frozen=True):
     reason: DropReason
 
 
+class Segment(msgspec.Struct, frozen=True):
+    """Tokens of a text or section that outlives a keystroke, and what was left out of it."""
+
+    token_ids: array[int] = msgspec.field(default_factory=lambda: array("i"))
+    dropped: tuple[Dropped, ...] = ()
+
+
 class FimPrompt(msgspec.Struct, frozen=True):
     """A rendered prompt.
 
     `token_ids` are 32-bit ids, without the salt. The first `stable_tokens` of them stay the same
-    while characters are appended on the cursor's line. `dropped` has one entry per cut.
+    while characters are appended on the cursor's line. `dropped` has one entry per cut. `snippets`
+    are the tokens of that section, `snippet_query` the lines that it was chosen for; `held` is the
+    end of the prefix that is not in the prompt, because the model is to write it again.
     """
 
     token_ids: array[int]
     stable_tokens: int
     dropped: tuple[Dropped, ...]
+    snippets: Segment = Segment()
+    snippet_query: str = ""
+    held: str = ""

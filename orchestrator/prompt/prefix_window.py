@@ -1,7 +1,6 @@
 """The window of text before the cursor. Pure.
 
-Its start snaps to a coarse boundary of the file (every 32nd line where the client says which line
-its text starts at, else lines chosen by a hash of their content), never to the first line received:
+Its start snaps to a coarse boundary of the file (`lines_before`), never to the first line received:
 a client's sliding window must not move it, because a moved start is a cold prefill.
 
 The text between two boundaries is one chunk and is encoded by itself, so that the tokens of a
@@ -19,17 +18,15 @@ from typing import NamedTuple
 import msgspec
 
 from orchestrator.prompt.fitting import CHARS_PER_TOKEN_MAX, fit_line_end
-from orchestrator.prompt.line_cuts import (
-    SNAP_LEVEL_MAX,
-    SNAP_LINES,
-    CutStyle,
-    level_of_content,
-    level_of_number,
-)
+from orchestrator.prompt.line_cuts import CutStyle
+from orchestrator.prompt.lines_before import Line, LinesBefore
 from orchestrator.prompt.parts import Encode
 
 _TAIL_STEP_TOKENS = 64
 """Room for the tail is taken in steps, so that a growing line moves the window rarely."""
+
+_CHARS_PER_TOKEN = 3
+"""Code has about three; used where a window is counted in characters."""
 
 
 class PrefixWindow(msgspec.Struct, frozen=True):
@@ -40,11 +37,6 @@ class PrefixWindow(msgspec.Struct, frozen=True):
     truncated: bool
 
 
-class _Line(NamedTuple):
-    start: int
-    level: int
-
-
 class _Chunk(NamedTuple):
     """Text from the line at `start` (in the middle of a window: from its cut) to `end`."""
 
@@ -53,55 +45,26 @@ class _Chunk(NamedTuple):
     ids: array[int]
 
 
-class _Window:
+class _Window(LinesBefore):
     """One composition's inputs, so that the steps below need not hand them around."""
 
     def __init__(
-        self, prefix: str, first_line: int | None, style: CutStyle, encode: Encode
+        self,
+        prefix: str,
+        first_line: int | None,
+        snap_lines: int,
+        style: CutStyle,
+        encode: Encode,
     ) -> None:
-        self.prefix = prefix
-        self.first_line = first_line
+        super().__init__(prefix, first_line, snap_lines.bit_length() - 1)
         self.style = style
         self.encode = encode
 
     def cut(self, line_start: int) -> int:
-        return self.style.cut_before_line(self.prefix, line_start)
+        return self.style.cut_before_line(self.text, line_start)
 
     def tokens(self, start: int, end: int) -> array[int]:
-        return self.encode(self.prefix[start:end]) if start < end else array("i")
-
-    def start_before(self, line_start: int) -> int:
-        """Where the line in front of the one at `line_start` starts."""
-        return self.prefix.rfind("\n", 0, line_start - 1) + 1
-
-    def coarse_starts(self, line_start: int, lowest: int) -> Iterator[int]:
-        """Coarse boundaries in front of the line at `line_start`, nearest first, from `lowest`."""
-        if self.first_line is None:
-            lines = self.lines_before(line_start, lowest)
-            yield from (line.start for line in lines if line.level == SNAP_LEVEL_MAX)
-            return
-        number = self.first_line + self.prefix.count("\n", 0, line_start)
-        while line_start > lowest:
-            for _ in range(number % SNAP_LINES or SNAP_LINES):
-                if line_start == 0:
-                    return
-                line_start = self.start_before(line_start)
-                number -= 1
-            yield line_start
-
-    def lines_before(self, line_start: int, lowest: int) -> Iterator[_Line]:
-        """Lines in front of the one at `line_start`, nearest first, from `lowest` on."""
-        number = 0
-        if self.first_line is not None:
-            number = self.first_line + self.prefix.count("\n", 0, line_start)
-        while line_start > lowest:
-            end, line_start = line_start, self.start_before(line_start)
-            number -= 1
-            if self.first_line is not None:
-                yield _Line(line_start, level_of_number(number))
-            else:  # The first line received may be cut anywhere: no boundary.
-                level = level_of_content(self.prefix[line_start:end]) if line_start else 0
-                yield _Line(line_start, level)
+        return self.encode(self.text[start:end]) if start < end else array("i")
 
 
 def prefix_window(
@@ -109,16 +72,20 @@ def prefix_window(
     first_line: int | None,
     *,
     room: int,
+    snap_lines: int,
     style: CutStyle,
     encode: Encode,
     encode_tail: Encode,
 ) -> PrefixWindow:
     """At most `room` tokens of the text before the cursor.
 
-    `encode` is asked for texts that stay the same while typing and may be backed by a table;
-    `encode_tail` for the rest.
+    With `snap_lines` 0 it is counted from the cursor, and nothing of it is stable. `encode` is
+    asked for texts that stay the same while typing and may be backed by a table; `encode_tail` for
+    the rest.
     """
-    window = _Window(prefix, first_line, style, encode)
+    if snap_lines == 0:
+        return _counted_from_cursor(prefix, room, encode_tail)
+    window = _Window(prefix, first_line, snap_lines, style, encode)
     line_start = prefix.rfind("\n") + 1
     cut = window.cut(line_start) if line_start else 0
     tail = encode_tail(prefix[cut:]) if len(prefix) - cut <= room * CHARS_PER_TOKEN_MAX else None
@@ -128,6 +95,14 @@ def prefix_window(
     tail_room = -(-len(tail) // _TAIL_STEP_TOKENS) * _TAIL_STEP_TOKENS
     stable, start = _stable(window, line_start, cut, room - tail_room)
     return PrefixWindow(stable, tail, truncated=start > 0)
+
+
+def _counted_from_cursor(prefix: str, room: int, encode_tail: Encode) -> PrefixWindow:
+    """A number of characters back from the cursor, whatever stands there."""
+    kept = prefix[max(0, len(prefix) - room * _CHARS_PER_TOKEN) :]
+    ids = encode_tail(kept)
+    cut = len(kept) < len(prefix) or len(ids) > room
+    return PrefixWindow(array("i"), ids[max(0, len(ids) - room) :], truncated=cut)
 
 
 def _stable(window: _Window, line_start: int, cut: int, room: int) -> tuple[array[int], int]:
@@ -154,22 +129,22 @@ def _finer_start(window: _Window, next_line: int, lowest: int, end: int, room: i
 
     Of the lines that fit, the earliest at the coarsest level that keeps three quarters of them.
     """
-    lines = list(_until_coarse(window.lines_before(next_line, lowest)))
+    lines = list(_until_coarse(window, window.lines(next_line, lowest)))
     fitting = bisect_right(
         range(len(lines)), room, key=lambda index: len(window.tokens(lines[index].start, end))
     )
-    for level in range(SNAP_LEVEL_MAX, 0, -1):
+    for level in range(window.level_max, 0, -1):
         for index in range(fitting - 1, (3 * fitting) // 4 - 1, -1):
             if lines[index].level >= level:
                 return lines[index].start
     return lines[fitting - 1].start if fitting else None
 
 
-def _until_coarse(lines: Iterator[_Line]) -> Iterator[_Line]:
+def _until_coarse(window: _Window, lines: Iterator[Line]) -> Iterator[Line]:
     """Lines up to and including the first coarse boundary."""
     for line in lines:
         yield line
-        if line.level == SNAP_LEVEL_MAX:
+        if line.level == window.level_max:
             return
 
 

@@ -1,22 +1,20 @@
 """Prompt recipes: versioned YAML documents that say what goes into a prompt and how much of it.
 
 A recipe never names the cache salt, a model or a token id: those are the request's and the
-manifest's.
+manifest's. docs/recipes.md describes each key for those who write recipes.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
-from importlib import resources
 from typing import Annotated
 
 import msgspec
-import yaml
 from msgspec import Meta
 
+from orchestrator.prompt.engine_manifest import FimFamily, FimTemplate
 
-class RecipeError(ValueError):
-    """The recipe cannot be used; the message says which key is wrong."""
+SNAP_LINES_MAX = 1024
 
 
 class Section(StrEnum):
@@ -28,18 +26,51 @@ class Section(StrEnum):
     PREFIX = "prefix"
 
 
-class SectionBudget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Room for one section.
+class FimOrder(StrEnum):
+    """Who decides which of suffix and prefix leads: the model's training, or the positions."""
 
-    `share` is of the whole budget; where shares do not fit together the lower `priority` yields,
-    and a section left with fewer than `tokens_min` tokens is dropped. What others leave unused
-    goes to the prefix.
+    MODEL = "model"
+    POSITION = "position"
+
+
+class HealingMode(StrEnum):
+    """What is held back where the cursor cuts a token; see `healing`."""
+
+    OFF = "off"
+    WHITESPACE = "whitespace"
+    TOKEN = "token"  # noqa: S105 - a piece of text, no secret
+
+
+class SectionRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Place and room of one section.
+
+    Sections stand by ascending `position`. `share` is of the whole budget, `tokens_max` a window
+    size in tokens; where shares do not fit together the lower `priority` yields, and a section left
+    with fewer than `tokens_min` tokens is dropped. What others leave unused goes to the prefix.
     """
 
     section: Section
+    position: int
     priority: int
     share: Annotated[float, Meta(gt=0, le=1)]
     tokens_min: Annotated[int, Meta(ge=0)] = 0
+    tokens_max: Annotated[int, Meta(ge=1)] | None = None
+
+
+class PrefixWindowRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Lines to which the window before the cursor snaps; 0: it is counted from the cursor."""
+
+    snap_lines: Annotated[int, Meta(ge=0, le=SNAP_LINES_MAX)]
+
+
+class SnippetRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Snippets are ranked against `query_lines` lines, and again each `refresh_lines` lines.
+
+    `refresh_lines` 0 ranks at each keystroke.
+    """
+
+    query_lines: Annotated[int, Meta(ge=1, le=200)]
+    refresh_lines: Annotated[int, Meta(ge=0, le=SNAP_LINES_MAX)]
 
 
 class PromptRecipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -47,34 +78,43 @@ class PromptRecipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     recipe_version: Annotated[int, Meta(ge=1, le=1)]
     name: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9-]*@[1-9][0-9]*$")]
+    families: Annotated[tuple[FimFamily, ...], Meta(min_length=1)]
+    fim_order: FimOrder
     token_budget: Annotated[int, Meta(ge=64, le=32768)]
-    sections: tuple[SectionBudget, ...]
+    token_healing: HealingMode
+    prefix_window: PrefixWindowRule
+    snippets: SnippetRule
+    sections: tuple[SectionRule, ...]
+
+    def rule(self, section: Section) -> SectionRule:
+        """The rule of one section."""
+        return next(each for each in self.sections if each.section is section)
 
     def rooms(self, budget_tokens: int) -> dict[Section, int]:
         """Tokens each section may take out of `budget_tokens`; 0 for one that is dropped."""
         rooms, left = {}, budget_tokens
-        for section in sorted(self.sections, key=lambda each: -each.priority):
-            room = min(int(section.share * budget_tokens), left)
-            rooms[section.section] = room if room >= section.tokens_min else 0
-            left -= rooms[section.section]
+        for rule in sorted(self.sections, key=lambda each: -each.priority):
+            room = min(int(rule.share * budget_tokens), left, rule.tokens_max or left)
+            rooms[rule.section] = room if room >= rule.tokens_min else 0
+            left -= rooms[rule.section]
         return rooms
 
+    def prefix_leads(self, template: FimTemplate) -> bool:
+        """Whether the prefix stands before the suffix in prompts for this template."""
+        if self.fim_order is FimOrder.MODEL:
+            return template.family is FimFamily.PREFIX_FIRST
+        return self.rule(Section.PREFIX).position < self.rule(Section.SUFFIX).position
 
-def parse_recipe(text: str) -> PromptRecipe:
-    """The recipe in a YAML text; raises `RecipeError`."""
-    try:
-        recipe = msgspec.convert(yaml.safe_load(text), PromptRecipe)
-    except (yaml.YAMLError, msgspec.ValidationError) as error:
-        raise RecipeError(f"recipe: {error}") from error
-    if sorted(each.section for each in recipe.sections) != sorted(Section):
-        raise RecipeError(
-            f"recipe {recipe.name}: sections must be each of {[*Section]} once, "
-            f"got {[each.section.value for each in recipe.sections]}"
-        )
-    return recipe
-
-
-def read_default_recipe() -> PromptRecipe:
-    """The recipe that is shipped, `default@1`."""
-    source = resources.files("orchestrator.prompt") / "recipes" / "default@1.yaml"
-    return parse_recipe(source.read_text("utf-8"))
+    def unfit_for(self, template: FimTemplate) -> str:
+        """Why no prompt can be made for this template; empty where one can."""
+        if template.family not in self.families:
+            return (
+                f"recipe {self.name} is for engines of the family "
+                f"{' or '.join(self.families)}, this one is {template.family}"
+            )
+        if self.prefix_leads(template) and template.middle_id is None:
+            return (
+                f"recipe {self.name} lets the prefix lead, which needs a middle marker, and this "
+                "engine's template has none"
+            )
+        return ""

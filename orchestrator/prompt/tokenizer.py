@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 
 from orchestrator.prompt.byte_alphabet import bytes_of_vocabulary
 from orchestrator.prompt.engine_manifest import EngineFolderError, EngineManifest
+from orchestrator.prompt.healing import probe_joins
 from orchestrator.prompt.line_cuts import CutStyle
 
 ID_TYPE = "i"
@@ -42,6 +43,7 @@ class TextTokenizer:
         self.token_bytes = self._bytes_by_id(added)
         self._refuse_reachable_controls(manifest)
         self.cut_style = self._cut_style()
+        self.joins = probe_joins(self.encode)
 
     def encode(self, text: str) -> array[int]:
         """Token ids of `text`, none of them a control id. Lone surrogates become U+FFFD."""

@@ -14,7 +14,7 @@ from orchestrator.generation.inference import EngineReport, InferenceRequest, St
 from orchestrator.generation.triton import TritonClient
 from orchestrator.prompt.engine import PromptEngine, load_engine
 from orchestrator.prompt.parts import PromptParts
-from orchestrator.prompt.recipe import read_default_recipe
+from orchestrator.prompt.recipe_documents import DEFAULT_RECIPE, read_recipe
 from orchestrator.prompt.segments import SegmentTable
 from scripts.benches.editing import EditingSession
 from scripts.benches.http_client import HttpConnection
@@ -55,7 +55,8 @@ class Composer:
     """The served engine's prompt stage, used outside of a worker."""
 
     def __init__(self, engine_dir: Path) -> None:
-        self.engine: PromptEngine = load_engine(engine_dir, read_default_recipe(), SegmentTable())
+        recipe = read_recipe(DEFAULT_RECIPE)
+        self.engine: PromptEngine = load_engine(engine_dir, recipe, SegmentTable())
 
     def prompt(self, session: EditingSession) -> "array[int]":
         """The token ids that the orchestrator would send for this state of the session."""

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,14 +8,16 @@ from orchestrator.languages import OTHER, language_of
 from orchestrator.pools import Pools
 from orchestrator.prompt.engine import PromptEngine, load_engine
 from orchestrator.prompt.engine_manifest import EngineFolderError, Origin, read_manifest
-from orchestrator.prompt.recipe import read_default_recipe
+from orchestrator.prompt.recipe_documents import DEFAULT_RECIPE, read_recipe
 from orchestrator.prompt.segments import SegmentTable
 from tests.support.engine_folder import MANIFEST, engine_folder
 from tests.support.orchestrator import prompt_engine
 
+PREFIX_FIRST = MANIFEST["fim"] | {"family": "prefix_first"}
+
 
 def load(folder: Path) -> PromptEngine:
-    return load_engine(folder, read_default_recipe(), SegmentTable())
+    return load_engine(folder, read_recipe(DEFAULT_RECIPE), SegmentTable())
 
 
 def test_a_whole_folder_loads(tmp_path: Path) -> None:
@@ -28,7 +31,11 @@ def test_a_whole_folder_loads(tmp_path: Path) -> None:
     [
         ({"manifest_version": 2}, "manifest_version"),
         ({"fim": MANIFEST["fim"] | {"family": "sideways"}}, "sideways"),
-        ({"fim": {"family": "suffix_first"}}, "prefix_id"),
+        ({"fim": {"family": "suffix_first"}}, "prefix_id.*fill-in-the-middle template"),
+        ({"fim": None}, "fim.*trained for infilling"),
+        ({"fim": MANIFEST["fim"] | {"middle_id": 1}}, "must be different tokens"),
+        ({"fim": PREFIX_FIRST | {"middle_id": None}}, "ends with the middle marker"),
+        ({"fim": MANIFEST["fim"] | {"suffix_id": 99}}, r"markers \[99\] are no control_ids"),
         ({"context_tokens": 128}, "context_tokens"),
         ({"origin": "somewhere"}, "origin"),
     ],
@@ -38,6 +45,17 @@ def test_an_unusable_manifest_is_refused_with_the_reason(
 ) -> None:
     with pytest.raises(EngineFolderError, match=complaint):
         read_manifest(engine_folder(tmp_path, **changes))
+
+
+def test_a_manifest_without_a_template_is_refused_with_what_an_engine_needs(
+    tmp_path: Path,
+) -> None:
+    path = engine_folder(tmp_path) / "manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["fim"]
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(EngineFolderError, match="`fim`.*family suffix_first or prefix_first"):
+        read_manifest(tmp_path)
 
 
 def test_a_missing_folder_says_what_to_do(tmp_path: Path) -> None:

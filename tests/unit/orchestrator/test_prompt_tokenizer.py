@@ -133,11 +133,11 @@ def test_a_long_run_of_blank_lines_is_cut_at_the_line() -> None:
     ("number", "level"), [(0, 5), (1, 0), (2, 1), (16, 4), (32, 5), (64, 5), (96, 5), (48, 4)]
 )
 def test_every_32nd_line_is_a_coarse_boundary(number: int, level: int) -> None:
-    assert level_of_number(number) == level
+    assert level_of_number(number, 5) == level
 
 
 def test_about_one_line_in_32_is_a_coarse_boundary_by_its_content() -> None:
-    levels = [level_of_content(f"value_{number} = {number}") for number in range(10_000)]
+    levels = [level_of_content(f"value_{number} = {number}", 5) for number in range(10_000)]
     assert 200 < levels.count(5) < 430
-    assert level_of_content("    value_1 = 1\n") == level_of_content("value_1 = 1")
-    assert level_of_content("}") == 0
+    assert level_of_content("    value_1 = 1\n", 5) == level_of_content("value_1 = 1", 5)
+    assert level_of_content("}", 5) == 0
