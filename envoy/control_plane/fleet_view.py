@@ -8,22 +8,25 @@ from .load_bound import PoolBound
 from .ramp import percent_at
 from .topology import Replica, Topology
 
-STATES = ("serving", "ramping", "draining", "drained")
+STATES = ("serving", "draining", "drained")
 
 
 def state_of(situation: Situation, replica: Replica) -> str:
-    """One of `STATES`; what the document drains is draining for good."""
+    """One of `STATES`; what the document drains is draining for good. A ramping slot serves."""
     match situation.record(replica.slot):
         case Draining():
             return "draining"
         case Drained():
             return "drained"
-        case Ramping() if replica.state == "serving":
-            return "ramping"
     return replica.state
 
 
-def describe_replicas(situation: Situation, effective: Topology) -> list[dict[str, Any]]:
+def is_ramping(situation: Situation, replica: Replica) -> bool:
+    """Whether a slot serves, and is not at its full weight yet."""
+    return isinstance(situation.record(replica.slot), Ramping) and replica.state == "serving"
+
+
+def describe_slots(situation: Situation, effective: Topology) -> list[dict[str, Any]]:
     """One object for each slot, in the document's order; null is what is not known."""
     weights = {replica.slot: replica.weight for replica in effective.replicas}
     return [
@@ -35,7 +38,7 @@ def describe_replicas(situation: Situation, effective: Topology) -> list[dict[st
             "pools": [p.name for p in situation.topology.pools if replica.slot in p.slots],
             **_observed(situation, replica.slot),
             "drain": _drain(situation, replica.slot),
-            "ramp": _ramp(situation, replica.slot),
+            "ramp": _ramp(situation, replica),
         }
         for replica in situation.topology.replicas
     ]
@@ -70,9 +73,9 @@ def _drain(situation: Situation, slot: str) -> dict[str, Any] | None:
     return None
 
 
-def _ramp(situation: Situation, slot: str) -> dict[str, Any] | None:
-    record, ramp = situation.record(slot), situation.topology.ramp
-    if not isinstance(record, Ramping):
+def _ramp(situation: Situation, replica: Replica) -> dict[str, Any] | None:
+    record, ramp = situation.record(replica.slot), situation.topology.ramp
+    if not isinstance(record, Ramping) or replica.state == "draining":
         return None
     begun = record.began_at_s
     return {

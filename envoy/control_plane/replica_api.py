@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from .drains import PlacementError, UnknownSlotError
 from .fleet import Fleet
-from .fleet_view import describe_pools, describe_replicas
+from .fleet_view import describe_pools, describe_slots
 from .state_file import StateError
 from .topology import Seconds, Strict
 
@@ -34,10 +34,10 @@ class DrainOptions(Strict, frozen=True):
 
 
 def describe(fleet: Fleet, now_s: float) -> dict[str, Any]:
-    """The replicas and pools as they are in force."""
+    """The slots and pools as they are in force."""
     situation = fleet.situation(now_s)
     return {
-        "replicas": describe_replicas(situation, fleet.effective),
+        "slots": describe_slots(situation, fleet.effective),
         "pools": describe_pools(situation, fleet.effective, fleet.bounds),
     }
 
@@ -93,7 +93,7 @@ def _changed(request: Request, fleet: Fleet, slot: str, change: Callable[[], Non
         return _error(409, error.reason, str(error))
     except StateError as error:
         return _error(503, "state", str(error))
-    seen = describe(fleet, time.time())["replicas"]
+    seen = describe(fleet, time.time())["slots"]
     return JSONResponse(next(each for each in seen if each["slot"] == slot))
 
 

@@ -27,7 +27,7 @@ from starlette.routing import Route
 
 from . import replica_api
 from .fleet import Fleet
-from .fleet_view import STATES, describe_pools, state_of
+from .fleet_view import STATES, describe_pools, is_ramping, state_of
 from .resources import PUSH_ORDER, TYPE_NAMES
 from .server import DiscoveryService, Node
 from .topology import Address
@@ -98,16 +98,17 @@ class _Metrics(Collector):
 
     def _fleet_metrics(self, prefix: str) -> Iterator[Metric]:
         fleet = self._fleet
-        replicas = GaugeMetricFamily(f"{prefix}_replicas", "Slots by state", labels=["state"])
+        slots = GaugeMetricFamily(f"{prefix}_slots", "Slots by state", labels=["state"])
         situation = fleet.situation(time.time())
         counts = Counter(state_of(situation, replica) for replica in fleet.topology.replicas)
         for state in STATES:
-            replicas.add_metric([state], counts[state])
+            slots.add_metric([state], counts[state])
         weights = GaugeMetricFamily(
-            f"{prefix}_replica_weight", "Weight that Envoy is given", labels=["slot"]
+            f"{prefix}_slot_weight", "Weight that Envoy is given", labels=["slot"]
         )
         for replica in fleet.effective.replicas:
             weights.add_metric([replica.slot], replica.weight)
+        ramping = sum(is_ramping(situation, replica) for replica in fleet.topology.replicas)
         factors = GaugeMetricFamily(
             f"{prefix}_hash_balance_factor", "Bounded-load factor in force", labels=["pool"]
         )
@@ -123,7 +124,8 @@ class _Metrics(Collector):
         )
         for result, count in fleet.drains_total.items():
             drains.add_metric([result], count)
-        yield from (replicas, weights, factors, in_flight, drains)
+        yield from (slots, weights, factors, in_flight, drains)
+        yield GaugeMetricFamily(f"{prefix}_slots_ramping", "Serving below full weight", ramping)
 
 
 def make_app(fleet: Fleet, service: DiscoveryService) -> Starlette:

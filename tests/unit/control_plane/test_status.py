@@ -56,7 +56,7 @@ async def test_the_page_shows_what_each_envoy_accepted_and_rejected(fleet: Fleet
 async def test_the_page_shows_states_weights_and_factors(fleet: Fleet) -> None:
     fleet.drain("slot-0", force=True, deadline_s=None, now_s=0.0)
     page = (await get(fleet, service_with(fleet), "/status")).json()
-    seen = {replica["slot"]: (replica["state"], replica["weight"]) for replica in page["replicas"]}
+    seen = {replica["slot"]: (replica["state"], replica["weight"]) for replica in page["slots"]}
     assert seen == {"slot-0": ("draining", 100), "slot-1": ("serving", 100)}
     assert [(p["pool"], p["serving"], p["hash_balance_factor"]) for p in page["pools"]] == [
         ("fast", ["slot-1"], 2.0),
@@ -76,12 +76,13 @@ async def test_metrics_count_slots_by_state_and_drains_by_result(fleet: Fleet) -
         fleet.drain("slot-1", force=False, deadline_s=None, now_s=0.0)
     text = (await get(fleet, service_with(fleet), "/metrics")).text
     for line in (
-        'replicas{state="serving"} 1.0',
-        'replicas{state="draining"} 1.0',
-        'replicas{state="drained"} 0.0',
+        'slots{state="serving"} 1.0',
+        'slots{state="draining"} 1.0',
+        'slots{state="drained"} 0.0',
+        "slots_ramping 0.0",
         'drains_total{result="forced"} 1.0',
         'drains_total{result="refused"} 1.0',
-        'replica_weight{slot="slot-1"} 100.0',
+        'slot_weight{slot="slot-1"} 100.0',
         'hash_balance_factor{pool="fast"} 2.0',
     ):
         assert f"warmline_control_plane_{line}" in text
