@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from orchestrator import policy, routing
 from orchestrator.admission import Permits, Refuse
+from orchestrator.affinity.epochs import Epochs
 from orchestrator.clock import Clock
 from orchestrator.deadline import DeadlineLimits
 from orchestrator.generation.decoding import TokenDecoder
@@ -40,6 +41,7 @@ class Pipeline:
         deadlines: DeadlineLimits,
         permits: Permits,
         hasher: SessionHasher,
+        epochs: Epochs,
         client: InferenceClient,
         chain: Chain,
         recorder: Recorder,
@@ -51,6 +53,7 @@ class Pipeline:
         self._deadlines = deadlines
         self._permits = permits
         self._hasher = hasher
+        self._epochs = epochs
         self._client = client
         self._chain = chain
         self._recorder = recorder
@@ -98,8 +101,11 @@ class Pipeline:
     def _salt(
         self, request: CompletionRequest, allowed: policy.Allow, recording: Recording
     ) -> bytes:
-        scope = allowed.policy.cache_scope
-        return self._hasher.cache_salt(request.principal, scope, recording.session_key)
+        partition = self._hasher.cache_partition(
+            request.principal, allowed.policy.cache_scope, recording.session_key
+        )
+        epoch = self._epochs.use(partition, self._clock.now_ms(), self._clock.epoch_ms())
+        return self._hasher.cache_salt(partition, epoch)
 
     def _sequence(
         self,

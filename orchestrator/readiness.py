@@ -3,37 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
-import httpx
-
+from orchestrator.clock import Clock
+from orchestrator.load.fleet import Fleet, Standing
 from orchestrator.pools import Pools
-from orchestrator.settings import Address, ReplicaSettings
+from orchestrator.settings import Address
 
 _PROBE_SECONDS_MAX = 1.0
 
 
 class Readiness:
-    """Probes engines, the inference listener and the replicas.
-
-    One HTTP client for all probes: building one takes longer than a whole request.
-    """
+    """Looks at the engines, the newest snapshot of the replicas, and the inference listener."""
 
     def __init__(
-        self,
-        pools: Pools,
-        inference: Address,
-        replicas: tuple[ReplicaSettings, ...],
-        http: httpx.AsyncClient,
+        self, pools: Pools, inference: Address, fleet: Callable[[], Fleet], clock: Clock
     ) -> None:
         self._pools = pools
         self._inference = inference
-        self._replicas = replicas
-        self._http = http
+        self._fleet = fleet
+        self._clock = clock
 
     async def missing(self) -> list[str]:
         """One sentence for each thing that is missing; empty when the worker is ready."""
-        listener, replicas = await asyncio.gather(self._listener(), self._any_replica())
-        return [*self._engines(), *listener, *replicas]
+        return [*self._engines(), *await self._listener(), *self._any_replica()]
 
     def _engines(self) -> list[str]:
         return [f"pool {name}: {reason}" for name, reason in self._pools.missing.items()]
@@ -48,21 +41,10 @@ class Readiness:
         writer.close()
         return []
 
-    async def _any_replica(self) -> list[str]:
-        """Nothing as soon as one replica is ready; otherwise what each of them said."""
-        if not self._replicas:
+    def _any_replica(self) -> list[str]:
+        """Nothing as soon as one replica is live; otherwise what is known of each of them."""
+        slots = self._fleet().slots.values()
+        now_ms = self._clock.now_ms()
+        if not slots or any(slot.standing(now_ms) is Standing.LIVE for slot in slots):
             return []
-        states = await asyncio.gather(*(_state(self._http, each) for each in self._replicas))
-        if any(state is None for state in states):
-            return []
-        return [f"no replica is ready: {'; '.join(state for state in states if state)}"]
-
-
-async def _state(http: httpx.AsyncClient, replica: ReplicaSettings) -> str | None:
-    """None for a ready replica, else what is wrong with it."""
-    try:
-        url = f"{replica.status_url.rstrip('/')}/healthz"
-        answer = await http.get(url, timeout=_PROBE_SECONDS_MAX)
-    except httpx.HTTPError as error:
-        return f"{replica.slot}: {type(error).__name__}"
-    return None if answer.status_code == 200 else f"{replica.slot}: status {answer.status_code}"
+        return [f"no replica is ready: {'; '.join(f'{s.name}: {s.trouble}' for s in slots)}"]

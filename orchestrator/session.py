@@ -1,9 +1,10 @@
-"""Session key and cache salt: keyed hashes that say nothing about what went in.
+"""Session key, cache partition and salt: keyed hashes that say nothing about what went in.
 
-The session key places a request on the ring and scopes the cache; the salt partitions it. Both are
-BLAKE2b keyed with the installation's secret and separated by `person` (RFC 7693, section 2.5 and
-its parameter block), so that neither can be computed from outside or taken for the other. Fields
-are length-prefixed: ("ab", "c") and ("a", "bc") are different inputs.
+The session key places a request and scopes the cache; the partition says who shares warm prefixes,
+and the salt is the partition at one epoch. All are BLAKE2b keyed with the installation's secret and
+separated by `person` (RFC 7693, section 2.5 and its parameter block), so that none can be computed
+from outside or taken for another. Fields are length-prefixed: ("ab", "c") and ("a", "bc") are
+different inputs.
 """
 
 from __future__ import annotations
@@ -35,6 +36,11 @@ class SessionHasher:
     """Derives keys and salts from one secret; a new secret empties the cache for everyone."""
 
     def __init__(self, secret: bytes) -> None:
+        self._key = b""
+        self.rotate(secret)
+
+    def rotate(self, secret: bytes) -> None:
+        """Takes another secret from here on; raises `SessionSecretError` and keeps the old one."""
         if len(secret) < SECRET_BYTES_MIN:
             raise SessionSecretError(
                 f"session secret: {len(secret)} bytes, at least {SECRET_BYTES_MIN} needed; "
@@ -52,14 +58,20 @@ class SessionHasher:
         )
         return digest.hex()
 
-    def cache_salt(self, principal: Principal, scope: CacheScope, session_key: str) -> bytes:
-        """`SALT_BYTES` bytes; equal only for requests that may share a prefix."""
+    def cache_partition(self, principal: Principal, scope: CacheScope, session_key: str) -> bytes:
+        """32 bytes; equal only for requests that may share a prefix."""
         within = {
             CacheScope.SESSION: session_key,
             CacheScope.USER: principal.user,
             CacheScope.TENANT: "",
         }[scope]
-        return self._hash(b"warmline-salt", SALT_BYTES, (principal.tenant, scope, within))
+        return self._hash(b"warmline-cache", 32, (principal.tenant, scope, within))
+
+    def cache_salt(self, partition: bytes, epoch: int) -> bytes:
+        """`SALT_BYTES` bytes: what the engine tells prefixes apart by, in one epoch."""
+        content = epoch.to_bytes(8, "big") + partition
+        person = b"warmline-salt"
+        return blake2b(content, digest_size=SALT_BYTES, key=self._key, person=person).digest()
 
     def user_key(self, principal: Principal) -> str:
         """32 hexadecimal digits that stand for the user in records."""

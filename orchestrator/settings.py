@@ -12,8 +12,6 @@ import msgspec
 import yaml
 from msgspec import Meta
 
-from orchestrator.prompt.recipe_documents import DEFAULT_RECIPE
-
 Port = Annotated[int, Meta(ge=1, le=65535)]
 InFlight = Annotated[int, Meta(ge=1, le=4096)]
 DeadlineMs = Annotated[int, Meta(ge=1, le=60_000)]
@@ -43,7 +41,7 @@ class PoolSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReplicaSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One replica's slot and its status listener, asked by readiness only."""
+    """One replica's slot and its status listener, which is asked once a second."""
 
     slot: Annotated[str, Meta(min_length=1)]
     status_url: Annotated[str, Meta(pattern=r"^https?://")]
@@ -61,6 +59,16 @@ class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     block_deadline_ms: DeadlineMs = 2000
 
 
+class SessionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is remembered of editing sessions: how many, and for how long they may be idle.
+
+    After `idle_s` a session's warm prefix is dropped, and it is placed as if for the first time.
+    """
+
+    entries_max: Annotated[int, Meta(ge=1, le=1_000_000)] = 20_000
+    idle_s: Annotated[int, Meta(ge=1, le=86_400)] = 600
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What one worker needs to know to start."""
 
@@ -72,9 +80,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     pools: Annotated[tuple[PoolSettings, ...], Meta(min_length=1)]
     session_secret_file: Annotated[str, Meta(min_length=1)]
     development_tenant: Annotated[str, Meta(min_length=1)]
-    recipe: Annotated[str, Meta(min_length=1)] = DEFAULT_RECIPE
     replicas: tuple[ReplicaSettings, ...] = ()
     limits: LimitSettings = LimitSettings()
+    sessions: SessionSettings = SessionSettings()
+    control_plane_status_url: Annotated[str, Meta(pattern=r"^https?://")] | None = None
 
 
 def read_settings(path: Path) -> Settings:

@@ -30,7 +30,7 @@ BANNED_CALLS = {
 # Where a banned call is the right one, with the reason.
 BANNED_CALLS_ALLOWED: dict[str, set[str]] = {}
 
-PURE_PACKAGES = ("policy", "routing", "admission", "prompt", "postprocess")
+PURE_PACKAGES = ("policy", "routing", "admission", "affinity", "prompt", "postprocess")
 
 
 def tracked(*suffixes: str) -> list[Path]:
@@ -155,11 +155,16 @@ def metric_names() -> set[str]:
     """Names of all metrics, from the objects that emit them."""
     from prometheus_client import CollectorRegistry
 
+    from orchestrator.affinity.epochs import Epochs
+    from orchestrator.clock import ManualClock
     from orchestrator.record.metrics import RequestMetrics
+    from orchestrator.record.state_metrics import StateMetrics
     from replica.load_report import LoadReport
+    from tests.support.orchestrator import affinity_of
 
     registry = CollectorRegistry()
     RequestMetrics(registry)
+    registry.register(StateMetrics(affinity_of(), Epochs(1, 1), ManualClock()))
     names = {metric.name for metric in registry.collect()}
     names |= {f"warmline_replica_{field.name}" for field in dataclasses.fields(LoadReport)}
     names |= {"warmline_replica_stuck", "warmline_replica_engine_info"}

@@ -50,6 +50,8 @@ def answer_with(token_ids: Sequence[int], delay_ms: float = 0.0) -> Script:
 class FakeInferenceClient:
     """An `InferenceClient` that plays `script`; `on_cancel` is told of each cancelled sequence.
 
+    `place` names the slot that serves a sequence, as Envoy would.
+
     One that is not `punctual` goes on after the deadline, which the Protocol forbids: for tests of
     what its callers do then.
     """
@@ -60,10 +62,12 @@ class FakeInferenceClient:
         on_cancel: Callable[[], None] = lambda: None,
         *,
         punctual: bool = True,
+        place: Callable[[InferenceRequest], str] = lambda _: "fake",
     ) -> None:
         self.script = script
         self.on_cancel = on_cancel
         self.punctual = punctual
+        self.place = place
         self.requests: list[InferenceRequest] = []
         self.keep_requests = True
         self.entered = asyncio.Event()
@@ -87,6 +91,7 @@ class _FakeStream:
         self._steps = iter(client.script(request))
         self._left_ms = float(request.remaining_ms) if client.punctual else float("inf")
         self._over = False
+        self._slot = client.place(request)
         self.replica = ""
 
     async def __aenter__(self) -> Self:
@@ -115,7 +120,7 @@ class _FakeStream:
             self._over = True
             raise StopAsyncIteration
         await self._wait(step.delay_ms)
-        self.replica = "fake"
+        self.replica = self._slot
         if step.error is not None or step.group is None:
             self._over = True
             raise (step.error or EngineFailureError)()

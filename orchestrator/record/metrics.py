@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from orchestrator.affinity import LossReason, Placement
 from orchestrator.record.request_record import RequestRecord
 
 _SECONDS = (0.001, 0.002, 0.003, 0.005, 0.008, 0.012, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3,
@@ -33,6 +34,18 @@ class RequestMetrics:
             "warmline_tokens", "Tokens by kind: prompt, cached, completion.", ("kind",),
             registry=registry,
         )  # fmt: skip
+        self._placements = Counter(
+            "warmline_affinity_requests", "Requests by where their session's replica stood.",
+            ("placement",), registry=registry,
+        )  # fmt: skip
+        self._losses = Counter(
+            "warmline_affinity_loss", "Requests that missed their session's warm prefix, by why.",
+            ("reason",), registry=registry,
+        )  # fmt: skip
+        for placement in Placement:  # All present from the start, so that rates begin at zero.
+            self._placements.labels(placement)
+        for reason in LossReason:
+            self._losses.labels(reason)
         self._malformed = Counter(
             "warmline_malformed_requests", "Requests refused before they were parsed.", ("status",),
             registry=registry,
@@ -45,6 +58,10 @@ class RequestMetrics:
         """Counts one request."""
         mode = record.mode or "none"
         self._requests.labels(record.outcome, record.reason or "", mode).inc()
+        if record.placement is not None:
+            self._placements.labels(record.placement).inc()
+        if record.affinity_loss is not None:
+            self._losses.labels(record.affinity_loss).inc()
         if record.error_type is not None and record.outcome == "failed":
             self._failures.labels(record.error_type).inc()
         for stage in _STAGES:

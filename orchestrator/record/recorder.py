@@ -3,17 +3,20 @@
 A recording is a `with` block around the whole request. Leaving it writes the record: as it ended,
 as `cancelled` when the client went away, as `expired` or `failed` when anything raised. A failure
 stops here, because the client is owed a fast empty answer and not our error; a cancel goes on.
+A record whose placement is not decided yet is handed over when it is, seconds later at most.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 import msgspec
 
+from orchestrator.affinity import Affinity, Departure, Verdict
 from orchestrator.clock import Clock
 from orchestrator.failure import location_of
 from orchestrator.generation.generate import Generated
@@ -45,7 +48,12 @@ class Recording:
     """One request's record in the making. Stages note here what they decided."""
 
     def __init__(
-        self, request: CompletionRequest, hasher: SessionHasher, sink: RecordSink, clock: Clock
+        self,
+        request: CompletionRequest,
+        hasher: SessionHasher,
+        sink: RecordSink,
+        clock: Clock,
+        affinity: Affinity,
     ) -> None:
         document = request.document
         self.request = request
@@ -54,6 +62,7 @@ class Recording:
         self._user_key = hasher.user_key(request.principal)
         self._sink = sink
         self._clock = clock
+        self._affinity = affinity
         self._lap_ms = request.arrived_ms
         self._laps: dict[str, float] = {}
         self._policy: PolicyDocument | None = None
@@ -61,6 +70,7 @@ class Recording:
         self._recipe = ""
         self._prompt: FimPrompt | None = None
         self._generated: Generated | None = None
+        self._placed: Verdict | Departure | None = None
         self._record: RequestRecord | None = None
 
     def __enter__(self) -> Self:
@@ -75,7 +85,7 @@ class Recording:
         if error is not None:
             self._record = self._finish(_outcome_of(error), error_type=type(error).__name__)
         assert self._record is not None, "a request ended without an outcome"
-        self._sink.write(self._record)
+        self._hand_over(self._record)
         return isinstance(error, Exception)
 
     def decided(self, policy: PolicyDecision) -> None:
@@ -91,8 +101,12 @@ class Recording:
         self._prompt, self._recipe = prompt, recipe
 
     def generated(self, generated: Generated) -> None:
-        """Notes what the engine did."""
+        """Notes what the engine did, and what that says about the session's warm prefix."""
         self._generated = generated
+        if generated.replica and isinstance(self._routing, Route):
+            self._placed = self._affinity.served(
+                self._routing.pool.name, self.session_key, generated.replica, self._clock.now_ms()
+            )
 
     def lap(self, stage: str) -> None:
         """Ends the stage that began where the last one ended."""
@@ -132,6 +146,7 @@ class Recording:
     ) -> RequestRecord:
         request, routing, prompt = self.request, self._routing, self._prompt
         route = routing if isinstance(routing, Route) else None
+        verdict = self._placed if isinstance(self._placed, Verdict) else None
         return RequestRecord(
             completion_id=request.completion_id,
             tenant=request.principal.tenant,
@@ -146,6 +161,8 @@ class Recording:
             mode=None if routing is None else routing.mode,
             pool="" if route is None else route.pool.name,
             replica="" if self._generated is None else self._generated.replica,
+            placement=None if verdict is None else verdict.placement,
+            affinity_loss=None if verdict is None else verdict.reason,
             model="" if route is None else route.pool.model,
             recipe=self._recipe,
             arm="" if route is None else route.arm,
@@ -158,6 +175,13 @@ class Recording:
             usage=self._usage(),
             times=self._times(),
         )
+
+    def _hand_over(self, record: RequestRecord) -> None:
+        if isinstance(self._placed, Departure):
+            # Bound to the record alone: this recording holds the request, and its text.
+            self._affinity.wait(self._placed, partial(_write_placed, self._sink, record))
+        else:
+            self._sink.write(record)
 
     def _usage(self) -> Usage:
         generated = self._generated
@@ -185,14 +209,23 @@ class Recording:
 class Recorder:
     """Opens a recording for each request; all of a worker's records go to one sink."""
 
-    def __init__(self, hasher: SessionHasher, sink: RecordSink, clock: Clock) -> None:
+    def __init__(
+        self, hasher: SessionHasher, sink: RecordSink, clock: Clock, affinity: Affinity
+    ) -> None:
         self._hasher = hasher
         self._sink = sink
         self._clock = clock
+        self._affinity = affinity
 
     def open(self, request: CompletionRequest) -> Recording:
         """A recording to be entered at once."""
-        return Recording(request, self._hasher, self._sink, self._clock)
+        return Recording(request, self._hasher, self._sink, self._clock, self._affinity)
+
+
+def _write_placed(sink: RecordSink, record: RequestRecord, verdict: Verdict) -> None:
+    sink.write(
+        msgspec.structs.replace(record, placement=verdict.placement, affinity_loss=verdict.reason)
+    )
 
 
 def _outcome_of(error: BaseException) -> Outcome:

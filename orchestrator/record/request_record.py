@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
+from orchestrator.affinity import LossReason, Placement
 from orchestrator.outcome import Outcome
 from orchestrator.request import Mode, Tier, Trigger
 
@@ -35,7 +36,10 @@ class StageTimes(msgspec.Struct, frozen=True):
 
 
 class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened to one request."""
+    """What happened to one request.
+
+    `placement` is None where no replica is known to have served it.
+    """
 
     completion_id: str
     tenant: str
@@ -50,6 +54,8 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
     mode: Mode | None
     pool: str
     replica: str
+    placement: Placement | None
+    affinity_loss: LossReason | None
     model: str
     recipe: str
     arm: str

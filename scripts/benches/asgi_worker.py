@@ -25,7 +25,7 @@ from orchestrator.clock import SystemClock
 from orchestrator.generation.fake import FakeInferenceClient, Step, answer_with
 from orchestrator.generation.inference import InferenceRequest
 from orchestrator.http import ClientLeftError, Receive, Scope, Send, until_client_leaves
-from orchestrator.main import build_pipeline, build_pools
+from orchestrator.main import build_pipeline, build_pools, build_sessions
 from orchestrator.record.metrics import RequestMetrics
 from orchestrator.serving import http_server
 from orchestrator.session import SessionHasher
@@ -62,11 +62,14 @@ def build() -> FastAPI:
     if pools.missing:
         raise SystemExit(f"asgi-server: {pools.missing}")
     metrics, clock = RequestMetrics(CollectorRegistry()), SystemClock()
+    affinity, epochs = build_sessions(settings)
     pipeline = build_pipeline(
         settings,
         pools=pools,
         client=_client(pools.engine("fast").tokenizer.encode(SUGGESTION)),
         hasher=SessionHasher(bytes(32)),
+        affinity=affinity,
+        epochs=epochs,
         metrics=metrics,
         clock=clock,
     )

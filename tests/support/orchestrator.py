@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.admission import Permits
+from orchestrator.affinity import Affinity
+from orchestrator.affinity.epochs import Epochs
 from orchestrator.clock import Clock, ManualClock
 from orchestrator.deadline import DeadlineLimits
 from orchestrator.generation.fake import FakeInferenceClient
+from orchestrator.load.fleet import Fleet, ReplicaLoad
 from orchestrator.pipeline import Pipeline
 from orchestrator.policy import PERMISSIVE, PolicyDocument
 from orchestrator.pools import Pools
@@ -23,8 +26,7 @@ from orchestrator.prompt.engine_manifest import (
     ManifestFiles,
     Origin,
 )
-from orchestrator.prompt.recipe import PromptRecipe
-from orchestrator.prompt.recipe_documents import DEFAULT_RECIPE, read_recipe
+from orchestrator.prompt.recipe import read_default_recipe
 from orchestrator.prompt.segments import SegmentTable
 from orchestrator.prompt.tokenizer import TextTokenizer
 from orchestrator.record.recorder import Recorder
@@ -66,9 +68,8 @@ def tokenizer() -> TextTokenizer:
     return TextTokenizer(TOKENIZER_FILE.read_bytes(), manifest())
 
 
-def prompt_engine(recipe: PromptRecipe | None = None, **changes: Any) -> PromptEngine:
-    recipe = recipe or read_recipe(DEFAULT_RECIPE)
-    return PromptEngine(manifest(**changes), tokenizer(), recipe, SegmentTable())
+def prompt_engine(**changes: Any) -> PromptEngine:
+    return PromptEngine(manifest(**changes), tokenizer(), read_default_recipe(), SegmentTable())
 
 
 def text_of(token_ids: Any) -> str:
@@ -94,6 +95,27 @@ def request(prefix: str = "x = ", suffix: str = "\n", **fields: Any) -> Completi
     return CompletionRequest(document=Document(prefix, suffix, **document), **defaults | fields)
 
 
+IDLE_MS = 600_000
+
+
+def load_report(computed: int = 0, failures: int = 0) -> ReplicaLoad:
+    """What an idle replica reports, with the counters that tell one cache from the next."""
+    return ReplicaLoad(
+        live_sequences=0,
+        waiting_sequences=0,
+        step_us=2_500,
+        prefill_tokens_per_s=5_000,
+        warm_sessions=1,
+        prompt_tokens_computed_total=computed,
+        engine_failures_total=failures,
+    )
+
+
+def affinity_of(*slots: str, entries_max: int = 100) -> Affinity:
+    """A memory of sessions over slots that nothing is known of yet."""
+    return Affinity(Fleet.unknown(slots), entries_max=entries_max, idle_ms=IDLE_MS)
+
+
 def pipeline(
     client: FakeInferenceClient,
     sink: RecordSink,
@@ -103,9 +125,13 @@ def pipeline(
     permits: Permits | None = None,
     pools: Pools | None = None,
     chain: Chain | None = None,
+    affinity: Affinity | None = None,
+    epochs: Epochs | None = None,
+    hasher: SessionHasher | None = None,
 ) -> Pipeline:
     clock = clock or ManualClock()
-    hasher = SessionHasher(SECRET)
+    hasher = hasher or SessionHasher(SECRET)
+    affinity = affinity if affinity is not None else affinity_of("fake")
     if pools is None:
         pools = Pools({"fast": Path("engine"), "large": Path("engine")}, lambda _: prompt_engine())
         pools.load_missing()
@@ -117,7 +143,8 @@ def pipeline(
         deadlines=DeadlineLimits(),
         permits=permits or Permits(8, 8),
         hasher=hasher,
+        epochs=epochs if epochs is not None else Epochs(100, IDLE_MS),
         client=client,
         chain=chain or Chain(),
-        recorder=Recorder(hasher, sink, clock),
+        recorder=Recorder(hasher, sink, clock, affinity),
     )

@@ -13,9 +13,9 @@ from orchestrator.outcome import Outcome
 from orchestrator.record.metrics import RequestMetrics
 from orchestrator.record.recorder import Recorder
 from orchestrator.record.request_record import RequestRecord
-from orchestrator.record.sinks import MemorySink, Tee
+from orchestrator.record.sinks import MemorySink, RecordSink, Tee
 from orchestrator.session import SessionHasher
-from tests.support.orchestrator import SECRET, request
+from tests.support.orchestrator import SECRET, affinity_of, request
 
 OUR_OWN_TEXTS = {
     "completion_id": "made by us",
@@ -61,8 +61,8 @@ def is_harmless(kind: type) -> bool:
     return kind in (int, float, type(None)) or issubclass(kind, enum.Enum)
 
 
-def recorder(sink: MemorySink, clock: ManualClock) -> Recorder:
-    return Recorder(SessionHasher(SECRET), sink, clock)
+def recorder(sink: RecordSink, clock: ManualClock) -> Recorder:
+    return Recorder(SessionHasher(SECRET), sink, clock, affinity_of())
 
 
 def test_a_request_is_recorded_once_with_the_time_it_took() -> None:
@@ -103,7 +103,8 @@ def test_records_become_metrics() -> None:
     registry = CollectorRegistry()
     metrics, memory = RequestMetrics(registry), MemorySink()
     clock = ManualClock()
-    with Recorder(SessionHasher(SECRET), Tee([metrics, memory]), clock).open(request()) as one:
+    sink = Tee([metrics, memory])
+    with recorder(sink, clock).open(request()) as one:
         clock.advance(30)
         one.ended(Outcome.REFUSED, "deadline")
     metrics.malformed(413)

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from orchestrator.request import Client, EditingSession, Principal, Role, Tier
@@ -62,33 +62,88 @@ def test_an_id_cannot_pose_as_a_path() -> None:
     assert HASHER.session_key(with_path) != HASHER.session_key(with_id)
 
 
-def test_salts_differ_by_tenant_in_every_scope() -> None:
-    for scope in CacheScope:
-        salts = {HASHER.cache_salt(principal(tenant), scope, "k") for tenant in ("a", "b")}
-        assert len(salts) == 2
+NAME = st.text(alphabet=st.characters(), min_size=1, max_size=3)
+SCOPES = st.sampled_from(CacheScope)
 
 
-def test_wider_scopes_share_and_narrower_ones_do_not() -> None:
-    def salts(scope: CacheScope) -> set[bytes]:
-        return {
-            HASHER.cache_salt(principal(user=user), scope, key)
-            for user in ("ada", "bob")
-            for key in ("k1", "k2")
-        }
-
-    assert [len(salts(scope)) for scope in CacheScope] == [2, 2, 1]
+def salt(tenant: str, user: str, document: str, scope: CacheScope, epoch: int = 7) -> bytes:
+    """The salt as the pipeline derives it."""
+    who = principal(tenant, user)
+    key = HASHER.session_key(request(principal=who, session=EditingSession("", document)))
+    return HASHER.cache_salt(HASHER.cache_partition(who, scope, key), epoch)
 
 
-def test_another_secret_changes_keys_and_salts() -> None:
-    rotated = SessionHasher(SECRET[::-1])
-    assert rotated.session_key(request()) != HASHER.session_key(request())
+@given(NAME, NAME, NAME, NAME, NAME, NAME, SCOPES, SCOPES)
+def test_two_tenants_never_share_a_salt_whatever_the_scopes(
+    a: str, b: str, user: str, other: str, doc: str, other_doc: str, x: CacheScope, y: CacheScope
+) -> None:
+    assume(a != b)
+    assert salt(a, user, doc, x) != salt(b, other, other_doc, y)
+
+
+@given(NAME, NAME, NAME, NAME, NAME, SCOPES)
+def test_a_scope_shares_exactly_what_it_says(
+    tenant: str, user: str, other: str, doc: str, other_doc: str, scope: CacheScope
+) -> None:
+    same_session = (user, doc) == (other, other_doc)
+    shares = {
+        CacheScope.SESSION: same_session,
+        CacheScope.USER: user == other,
+        CacheScope.TENANT: True,
+    }[scope]
+    assert (salt(tenant, user, doc, scope) == salt(tenant, other, other_doc, scope)) == shares
+
+
+@given(st.text("ab", max_size=4), st.text("ab", max_size=4), st.text("ab", max_size=4))
+def test_moving_text_between_tenant_user_and_document_never_meets_the_same_salt(
+    tenant: str, user: str, doc: str
+) -> None:
+    """Two letters and short names: every way to cut the same text differently comes up."""
+    whole = tenant + user + doc
+    here = (tenant, user, doc)
+    for i in range(len(whole) + 1):
+        for j in range(i, len(whole) + 1):
+            there = (whole[:i], whole[i:j], whole[j:])
+            for scope in (CacheScope.SESSION, CacheScope.USER):
+                same = here == there or (scope is CacheScope.USER and here[:2] == there[:2])
+                assert (salt(*here, scope) == salt(*there, scope)) == same
+
+
+@given(NAME, NAME)
+def test_scopes_never_meet_even_within_one_tenant(tenant: str, user: str) -> None:
+    """A user whose name is a session's key, or empty, gets nobody else's partition."""
+    salts = [salt(tenant, user, user, scope) for scope in CacheScope]
+    assert len(set(salts)) == len(CacheScope)
+
+
+@given(st.integers(0, 2**40), st.integers(0, 2**40))
+def test_an_epoch_is_part_of_the_salt(a: int, b: int) -> None:
     scope = CacheScope.SESSION
-    assert rotated.cache_salt(principal(), scope, "k") != HASHER.cache_salt(principal(), scope, "k")
+    assert (salt("t", "u", "d", scope, a) == salt("t", "u", "d", scope, b)) == (a == b)
+
+
+def test_another_secret_changes_keys_partitions_and_salts() -> None:
+    rotated = SessionHasher(SECRET)
+    rotated.rotate(SECRET[::-1])
+    assert rotated.session_key(request()) != HASHER.session_key(request())
+    assert rotated.user_key(principal()) != HASHER.user_key(principal())
+    partitions = [
+        each.cache_partition(principal(), CacheScope.SESSION, "k") for each in (HASHER, rotated)
+    ]
+    assert partitions[0] != partitions[1]
+    assert rotated.cache_salt(partitions[0], 1) != HASHER.cache_salt(partitions[0], 1)
+
+
+def test_a_secret_that_is_too_short_to_rotate_to_changes_nothing() -> None:
+    hasher = SessionHasher(SECRET)
+    with pytest.raises(SessionSecretError):
+        hasher.rotate(SECRET[:31])
+    assert hasher.session_key(request()) == HASHER.session_key(request())
 
 
 def test_key_and_salt_have_the_sizes_that_envoy_and_the_replica_expect() -> None:
     assert len(HASHER.session_key(request())) == 32
-    assert 16 <= len(HASHER.cache_salt(principal(), CacheScope.USER, "")) <= 64
+    assert 16 <= len(salt("t", "u", "d", CacheScope.USER)) <= 64
 
 
 def test_a_short_secret_is_refused_with_both_lengths() -> None:
