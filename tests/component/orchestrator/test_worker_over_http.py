@@ -15,13 +15,14 @@ from pathlib import Path
 
 import grpc
 import httpx
+import msgspec
 import pytest
 import yaml
 
 from orchestrator.http import BODY_BYTES_MAX
 from tests.support.engine_folder import engine_folder
 from tests.support.fake_triton import FakeTriton, fake_triton, whole
-from tests.support.orchestrator import ROOT, tokenizer
+from tests.support.orchestrator import ROOT, load_report, tokenizer
 
 pytestmark = pytest.mark.component
 
@@ -205,11 +206,6 @@ async def test_what_is_malformed_or_too_large_is_refused_and_the_worker_serves_o
 
 
 async def test_readiness_names_what_is_missing_until_it_is_there(tmp_path: Path) -> None:
-    async def answer_ok(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
-        writer.close()
-
     status_port = free_port()
     urls = (f"http://127.0.0.1:{free_port()}", f"http://127.0.0.1:{status_port}")
     async with (
@@ -218,6 +214,11 @@ async def test_readiness_names_what_is_missing_until_it_is_there(tmp_path: Path)
         worker.http() as http,
     ):
         await until(lambda: alive(http))
+
+        async def both_were_asked() -> bool:
+            return "not asked yet" not in (await http.get("/readyz")).text
+
+        await until(both_were_asked)
         answer = await http.get("/readyz")
         missing = " ".join(answer.json()["missing"])
         assert answer.status_code == 503
@@ -225,9 +226,46 @@ async def test_readiness_names_what_is_missing_until_it_is_there(tmp_path: Path)
         assert "no replica is ready: slot-0: ConnectError; slot-1: ConnectError" in missing
         (tmp_path / "engine").mkdir()
         engine_folder(tmp_path / "engine")
-        status = await asyncio.start_server(answer_ok, "127.0.0.1", status_port)
-        async with status:
+        async with await asyncio.start_server(answer_status, "127.0.0.1", status_port):
             await until(lambda: ready(http))
+
+
+async def answer_status(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A replica's status listener: the same good answer to everything, `/load` above all."""
+    await reader.readuntil(b"\r\n\r\n")
+    body = msgspec.json.encode(load_report())
+    head = f"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {len(body)}\r\n\r\n"
+    writer.write(head.encode() + body)
+    writer.close()
+
+
+async def test_placements_and_standings_are_counted(tmp_path: Path) -> None:
+    async with serving(tmp_path) as worker, worker.http() as http:
+        for _ in range(3):
+            await http.post(PATH, json=BODY)
+        metrics = (await http.get(f"http://127.0.0.1:{worker.metrics_port}/metrics")).text
+        assert 'warmline_affinity_requests_total{placement="first"} 1.0' in metrics
+        assert 'warmline_affinity_requests_total{placement="warm"} 2.0' in metrics
+        assert 'warmline_affinity_loss_total{reason="spilled"} 0.0' in metrics
+        assert 'warmline_session_table_entries{table="epochs"} 1.0' in metrics
+
+
+async def test_the_secret_is_rotated_while_requests_go_on(tmp_path: Path) -> None:
+    async with serving(tmp_path) as worker, worker.http() as http:
+        await http.post(PATH, json=BODY)
+        (tmp_path / "new-key").write_bytes(os.urandom(32))
+        (tmp_path / "new-key").rename(tmp_path / "key")
+
+        async def another_key() -> bool:
+            assert (await http.post(PATH, json=BODY)).json()["outcome"] == "shown_candidate"
+            return len({sent["x-warmline-session"] for sent in worker.triton.metadata}) == 2
+
+        await until(another_key)
+        salts = {
+            message.raw_input_contents[[each.name for each in message.inputs].index("cache_salt")]
+            for message in worker.triton.messages
+        }
+        assert len(salts) == 2
 
 
 async def test_sigterm_ends_the_worker_cleanly(tmp_path: Path) -> None:

@@ -71,9 +71,7 @@ def test_two_workers_that_begin_in_one_span_agree() -> None:
 
 def test_a_typing_session_keeps_its_epoch_over_the_clocks_spans() -> None:
     epochs, wall_ms = Epochs(10, IDLE_MS), 1_700_000_000_000
-    numbers = {
-        epochs.use(b"p", at_ms, wall_ms + at_ms) for at_ms in range(0, 10 * IDLE_MS, 60_000)
-    }
+    numbers = {epochs.use(b"p", at_ms, wall_ms + at_ms) for at_ms in range(0, 10 * IDLE_MS, 60_000)}
     assert len(numbers) == 1
 
 

@@ -73,25 +73,31 @@ def salt(tenant: str, user: str, document: str, scope: CacheScope, epoch: int = 
     return HASHER.cache_salt(HASHER.cache_partition(who, scope, key), epoch)
 
 
-@given(NAME, NAME, NAME, NAME, NAME, NAME, SCOPES, SCOPES)
+USER_AND_DOCUMENT = st.tuples(NAME, NAME)
+
+
+@given(NAME, NAME, USER_AND_DOCUMENT, USER_AND_DOCUMENT, st.tuples(SCOPES, SCOPES))
 def test_two_tenants_never_share_a_salt_whatever_the_scopes(
-    a: str, b: str, user: str, other: str, doc: str, other_doc: str, x: CacheScope, y: CacheScope
+    a: str,
+    b: str,
+    one: tuple[str, str],
+    other: tuple[str, str],
+    scopes: tuple[CacheScope, CacheScope],
 ) -> None:
     assume(a != b)
-    assert salt(a, user, doc, x) != salt(b, other, other_doc, y)
+    assert salt(a, *one, scopes[0]) != salt(b, *other, scopes[1])
 
 
-@given(NAME, NAME, NAME, NAME, NAME, SCOPES)
+@given(NAME, USER_AND_DOCUMENT, USER_AND_DOCUMENT, SCOPES)
 def test_a_scope_shares_exactly_what_it_says(
-    tenant: str, user: str, other: str, doc: str, other_doc: str, scope: CacheScope
+    tenant: str, one: tuple[str, str], other: tuple[str, str], scope: CacheScope
 ) -> None:
-    same_session = (user, doc) == (other, other_doc)
     shares = {
-        CacheScope.SESSION: same_session,
-        CacheScope.USER: user == other,
+        CacheScope.SESSION: one == other,
+        CacheScope.USER: one[0] == other[0],
         CacheScope.TENANT: True,
     }[scope]
-    assert (salt(tenant, user, doc, scope) == salt(tenant, other, other_doc, scope)) == shares
+    assert (salt(tenant, *one, scope) == salt(tenant, *other, scope)) == shares
 
 
 @given(st.text("ab", max_size=4), st.text("ab", max_size=4), st.text("ab", max_size=4))
