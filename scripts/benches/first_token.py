@@ -87,6 +87,7 @@ async def edit(
     rng: random.Random,
     samples: Samples,
     arguments: argparse.Namespace,
+    *,
     sessions: int,
 ) -> None:
     """Opens documents one after the other; in each, one cold request of a length, then keystrokes.
@@ -125,7 +126,9 @@ async def at_concurrency(
                 seed = arguments.seed * 1000 + sessions * 100 + number
                 documents = editing_sessions(seed)
                 rng = random.Random(seed)
-                group.create_task(edit(editor, documents, rng, samples, arguments, sessions))
+                group.create_task(
+                    edit(editor, documents, rng, samples, arguments, sessions=sessions)
+                )
     finally:
         for connection in http:
             connection.reset()
