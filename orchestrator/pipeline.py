@@ -8,14 +8,14 @@ is awaited between deciding to admit and holding the permit.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from orchestrator import policy, routing
 from orchestrator.admission import Permits, Refuse
 from orchestrator.affinity.epochs import Epochs
 from orchestrator.clock import Clock
 from orchestrator.deadline import DeadlineLimits
-from orchestrator.generation.decoding import TokenDecoder
-from orchestrator.generation.generate import generate
+from orchestrator.generation.healing import generate_healed
 from orchestrator.generation.inference import InferenceClient, InferenceRequest, StopRule
 from orchestrator.generation.stopping import BlockRule
 from orchestrator.outcome import Outcome
@@ -76,14 +76,18 @@ class Pipeline:
                     return recording.ended(Outcome.REFUSED, admission.reason)
                 engine = self._pools.engine(route.pool.name)
                 salt = self._salt(request, allowed, recording)
-                prompt = engine.compose(PromptParts.of(request), salt)
-                recording.composed(prompt, engine.recipe.name)
+                parts = PromptParts.of(request)
+                prompt = engine.compose(parts, salt)
+                compared = engine.compare(recording.session_key, request.region_id, prompt)
+                recording.composed(prompt, engine.recipe.name, compared)
                 recording.lap("prompt")
-                generated = await generate(
+                generated = await generate_healed(
                     self._client,
-                    self._sequence(route, engine, prompt, salt, recording),
-                    TokenDecoder(engine.tokenizer.token_bytes, engine.control_ids),
-                    _block_rule(request, route, recording),
+                    engine,
+                    prompt,
+                    unhealed=partial(engine.compose, parts, salt, heal=False),
+                    sequence=partial(self._sequence, route, engine, salt, recording),
+                    block=partial(_block_rule, request, route, recording),
                 )
                 recording.generated(generated)
                 recording.lap("generation")
@@ -111,9 +115,9 @@ class Pipeline:
         self,
         route: routing.Route,
         engine: PromptEngine,
-        prompt: FimPrompt,
         salt: bytes,
         recording: Recording,
+        prompt: FimPrompt,
     ) -> InferenceRequest:
         is_line = route.mode is Mode.LINE
         return InferenceRequest(

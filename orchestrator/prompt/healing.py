@@ -77,8 +77,9 @@ class TokenHealing:
     def _token(self, prefix: str) -> str:
         if not (prefix[-1:].isalnum() or prefix[-1:] == "_"):
             return self._blank(prefix)
-        line_start = prefix.rfind("\n") + 1
-        ids = self._encode(prefix[max(line_start, len(prefix) - _LINE_END_CHARS) :])
+        # With the line break, because some tokenizers keep the indentation with it.
+        start = max(prefix.rfind("\n"), len(prefix) - _LINE_END_CHARS, 0)
+        ids = self._encode(prefix[start:])
         try:
             held = self._token_bytes[ids[-1]].decode()
         except UnicodeDecodeError:

@@ -92,7 +92,8 @@ def prefix_window(
     if tail is None or len(tail) > room:
         tail = fit_line_end(prefix[line_start:], room, encode_tail)
         return PrefixWindow(array("i"), tail, truncated=True)
-    tail_room = -(-len(tail) // _TAIL_STEP_TOKENS) * _TAIL_STEP_TOKENS
+    # An empty line takes its step too, or the first character typed on it would.
+    tail_room = -(-max(len(tail), 1) // _TAIL_STEP_TOKENS) * _TAIL_STEP_TOKENS
     stable, start = _stable(window, line_start, cut, room - tail_room)
     return PrefixWindow(stable, tail, truncated=start > 0)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from orchestrator.affinity import LossReason, Placement
+from orchestrator.record.recipe_metrics import RecipeMetrics
 from orchestrator.record.request_record import RequestRecord
 
 _SECONDS = (0.001, 0.002, 0.003, 0.005, 0.008, 0.012, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3,
@@ -46,6 +47,7 @@ class RequestMetrics:
             self._placements.labels(placement)
         for reason in LossReason:
             self._losses.labels(reason)
+        self._recipes = RecipeMetrics(registry)
         self._malformed = Counter(
             "warmline_malformed_requests", "Requests refused before they were parsed.", ("status",),
             registry=registry,
@@ -71,6 +73,7 @@ class RequestMetrics:
         self._tokens.labels("prompt").inc(record.usage.prompt_tokens)
         self._tokens.labels("cached").inc(record.usage.cached_tokens or 0)
         self._tokens.labels("completion").inc(record.usage.completion_tokens)
+        self._recipes.write(record)
 
     def malformed(self, status: int) -> None:
         """Counts a request that never became one."""

@@ -25,6 +25,7 @@ from orchestrator.languages import language_of
 from orchestrator.outcome import Outcome
 from orchestrator.policy import PolicyDecision, PolicyDocument
 from orchestrator.postprocess import Dropped, FilterVerdict
+from orchestrator.prompt.history import Continuity
 from orchestrator.prompt.parts import FimPrompt
 from orchestrator.record.request_record import RequestRecord, StageTimes, Usage
 from orchestrator.record.sinks import RecordSink
@@ -69,6 +70,7 @@ class Recording:
         self._routing: RoutingDecision | None = None
         self._recipe = ""
         self._prompt: FimPrompt | None = None
+        self._compared = Continuity()
         self._generated: Generated | None = None
         self._placed: Verdict | Departure | None = None
         self._record: RequestRecord | None = None
@@ -96,8 +98,9 @@ class Recording:
         """Notes where the request goes."""
         self._routing = routing
 
-    def composed(self, prompt: FimPrompt, recipe: str) -> None:
-        """Notes the prompt that is sent, and the recipe it comes from."""
+    def composed(self, prompt: FimPrompt, recipe: str, compared: Continuity) -> None:
+        """Notes the prompt that is sent, its recipe, and what the session's last one shares."""
+        self._compared = compared
         self._prompt, self._recipe = prompt, recipe
 
     def generated(self, generated: Generated) -> None:
@@ -169,6 +172,8 @@ class Recording:
             policy_version=0 if self._policy is None else self._policy.policy_version,
             deadline_limit_ms=0 if route is None else route.deadline.limit_ms,
             prompt_stable_tokens=0 if prompt is None else prompt.stable_tokens,
+            prompt_shared_with_previous=self._compared.shared_tokens,
+            snippet_change=self._compared.snippet_change,
             prompt_sections_dropped=0 if prompt is None else len(prompt.dropped),
             generation_ms=self._laps.get("generation", 0.0),
             suggestion_chars=suggestion_chars,

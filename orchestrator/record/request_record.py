@@ -12,6 +12,7 @@ import msgspec
 
 from orchestrator.affinity import LossReason, Placement
 from orchestrator.outcome import Outcome
+from orchestrator.prompt.history import SnippetChange
 from orchestrator.request import Mode, Tier, Trigger
 
 
@@ -62,6 +63,8 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
     policy_version: int
     deadline_limit_ms: int
     prompt_stable_tokens: int
+    prompt_shared_with_previous: int | None
+    snippet_change: SnippetChange | None
     prompt_sections_dropped: int
     generation_ms: float
     suggestion_chars: int

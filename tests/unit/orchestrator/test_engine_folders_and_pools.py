@@ -54,7 +54,7 @@ def test_a_manifest_without_a_template_is_refused_with_what_an_engine_needs(
     manifest = json.loads(path.read_text())
     del manifest["fim"]
     path.write_text(json.dumps(manifest))
-    with pytest.raises(EngineFolderError, match="`fim`.*family suffix_first or prefix_first"):
+    with pytest.raises(EngineFolderError, match=r"`fim`.*family suffix_first or prefix_first"):
         read_manifest(tmp_path)
 
 
