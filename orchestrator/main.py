@@ -33,7 +33,7 @@ from orchestrator.policy import PERMISSIVE
 from orchestrator.pools import Pools
 from orchestrator.postprocess import Chain
 from orchestrator.prompt.engine import load_engine
-from orchestrator.prompt.recipe import read_default_recipe
+from orchestrator.prompt.recipe_documents import RecipeError, read_recipe
 from orchestrator.prompt.segments import SegmentTable
 from orchestrator.readiness import Readiness
 from orchestrator.record.metrics import RequestMetrics
@@ -50,8 +50,8 @@ _log = logging.getLogger(__name__)
 
 
 def build_pools(settings: Settings) -> Pools:
-    """The pools of the settings, their engines not loaded yet."""
-    recipe = read_default_recipe()
+    """The pools of the settings, their engines not loaded yet; raises `RecipeError`."""
+    recipe = read_recipe(settings.recipe)
     return Pools(
         {pool.name: Path(pool.engine_dir) for pool in settings.pools},
         lambda engine_dir: load_engine(engine_dir, recipe, SegmentTable()),
@@ -204,7 +204,7 @@ def main() -> int:
         keep_stopping_clean()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(settings, hasher, secret))
-    except (SettingsError, SessionSecretError) as error:
+    except (SettingsError, SessionSecretError, RecipeError) as error:
         print(f"orchestrator: {error}", file=sys.stderr)
         return 2
     return 0

@@ -12,6 +12,8 @@ import msgspec
 import yaml
 from msgspec import Meta
 
+from orchestrator.prompt.recipe_documents import DEFAULT_RECIPE
+
 Port = Annotated[int, Meta(ge=1, le=65535)]
 InFlight = Annotated[int, Meta(ge=1, le=4096)]
 DeadlineMs = Annotated[int, Meta(ge=1, le=60_000)]
@@ -80,6 +82,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     pools: Annotated[tuple[PoolSettings, ...], Meta(min_length=1)]
     session_secret_file: Annotated[str, Meta(min_length=1)]
     development_tenant: Annotated[str, Meta(min_length=1)]
+    recipe: Annotated[str, Meta(min_length=1)] = DEFAULT_RECIPE
     replicas: tuple[ReplicaSettings, ...] = ()
     limits: LimitSettings = LimitSettings()
     sessions: SessionSettings = SessionSettings()

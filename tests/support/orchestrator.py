@@ -26,7 +26,8 @@ from orchestrator.prompt.engine_manifest import (
     ManifestFiles,
     Origin,
 )
-from orchestrator.prompt.recipe import read_default_recipe
+from orchestrator.prompt.recipe import PromptRecipe
+from orchestrator.prompt.recipe_documents import DEFAULT_RECIPE, read_recipe
 from orchestrator.prompt.segments import SegmentTable
 from orchestrator.prompt.tokenizer import TextTokenizer
 from orchestrator.record.recorder import Recorder
@@ -68,8 +69,9 @@ def tokenizer() -> TextTokenizer:
     return TextTokenizer(TOKENIZER_FILE.read_bytes(), manifest())
 
 
-def prompt_engine(**changes: Any) -> PromptEngine:
-    return PromptEngine(manifest(**changes), tokenizer(), read_default_recipe(), SegmentTable())
+def prompt_engine(recipe: PromptRecipe | None = None, **changes: Any) -> PromptEngine:
+    recipe = recipe or read_recipe(DEFAULT_RECIPE)
+    return PromptEngine(manifest(**changes), tokenizer(), recipe, SegmentTable())
 
 
 def text_of(token_ids: Any) -> str:
