@@ -28,8 +28,9 @@ import msgspec
 
 from orchestrator.load.fleet import Fleet, Slot
 
-_LAG_MS = 2_000
+_LAG_MS = 1_000
 _HOME_AFTER_MS = 600_000
+_SURE_AFTER_MS = 30_000
 
 
 class Placement(StrEnum):
@@ -64,8 +65,9 @@ class Verdict(msgspec.Struct, frozen=True):
 class Places(msgspec.Struct, frozen=True):
     """A session's memory, per pool.
 
-    `home` is the slot it belongs on, `stand_in` where it belongs while its home is away (or
-    empty), `last` the slot that served it last, there since `since_ms` and last at `at_ms`.
+    `home` is the slot it belongs on. `stand_in` is another one that it may belong on, or empty:
+    where it was sent while its home is away, or, for `_SURE_AFTER_MS`, where it came from when
+    its home changed. `last` served it last, since `since_ms` and the last time at `at_ms`.
     """
 
     home: str
@@ -108,27 +110,38 @@ def visited(before: Places | None, served: str, fleet: Fleet, at_ms: float) -> P
         return Places(home=served, stand_in="", last=served, since_ms=at_ms, at_ms=at_ms)
     if served != before.last:
         return Places(before.home, before.stand_in, served, at_ms, at_ms)
-    if at_ms - before.since_ms >= _HOME_AFTER_MS and not _is_away(fleet.slots.get(before.home)):
-        # Its home could have had it back all this time: home was a mistake, or a lasting change.
-        return Places(served, "", served, before.since_ms, at_ms)
-    return msgspec.structs.replace(before, at_ms=at_ms)
+    places = msgspec.structs.replace(before, at_ms=at_ms)
+    stayed_ms = at_ms - before.since_ms
+    if served == before.home:
+        return places if stayed_ms < _SURE_AFTER_MS else _at_home(places, served)
+    # Its home could have had it back all this time: home was a mistake, or a lasting change.
+    at_home = stayed_ms >= _HOME_AFTER_MS and not _is_away(fleet.slots.get(before.home))
+    return _at_home(places, served) if at_home else places
 
 
-def settled(now: Places, departed: Places | None, served: str, verdict: Verdict) -> Places:
+def settled(
+    now: Places, departed: Places | None, served: str, verdict: Verdict, fleet: Fleet
+) -> Places:
     """The memory after a verdict; `departed` is the memory that the request met.
 
     A session that has gone elsewhere since keeps what it has learnt there.
     """
     if departed is None or now.last != served or served == departed.last:
         return now
-    if served == departed.home:
-        return msgspec.structs.replace(now, stand_in="")
+    if verdict.placement is Placement.RETURNED:
+        stays = served == departed.home or not _is_away(fleet.slots.get(departed.home))
+        return _at_home(now, served) if stays else now
     if verdict.reason in (LossReason.PLACEMENT_CHANGED, LossReason.UNEXPLAINED):
-        return msgspec.structs.replace(now, home=served, stand_in="")
+        # A spill may have been blamed on the change: then it goes back to where it was.
+        return msgspec.structs.replace(now, home=served, stand_in=departed.home)
     was_at_its_place = departed.last in (departed.home, departed.stand_in)
     if verdict.placement is Placement.MOVED and was_at_its_place:
         return msgspec.structs.replace(now, stand_in=served)
     return now
+
+
+def _at_home(places: Places, home: str) -> Places:
+    return msgspec.structs.replace(places, home=home, stand_in="")
 
 
 def _change(left: Slot | None, joined: Slot | None, since_ms: float) -> LossReason | None:

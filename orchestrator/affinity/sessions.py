@@ -103,5 +103,5 @@ class Affinity:
     def _settle(self, departure: Departure, verdict: Verdict, now_ms: float) -> None:
         now = self._sessions.get(departure.session, now_ms)
         if now is not None:
-            places = settled(now, departure.before, departure.served, verdict)
+            places = settled(now, departure.before, departure.served, verdict, self.fleet)
             self._sessions.amend(departure.session, places)

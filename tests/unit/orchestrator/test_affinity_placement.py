@@ -200,10 +200,23 @@ def test_a_change_of_weights_gives_a_new_home() -> None:
     world.serve("a")
     grow_the_other(world)
     world.serve_and_poll("b")
-    for _ in range(20):
-        world.serve("b")
+    for _ in range(8):
+        world.wait(5_000)
+        assert world.serve("b") == WARM
     assert world.serve_and_poll("a") == SPILLED
     assert world.serve("b") == RETURNED
+
+
+def test_a_session_that_is_soon_back_after_a_change_has_returned_for_good() -> None:
+    """What was taken for a new home was a spill that met a change."""
+    world = World()
+    world.serve("a")
+    grow_the_other(world)
+    assert world.serve_and_poll("b") == moved(LossReason.PLACEMENT_CHANGED)
+    world.wait(5_000)
+    assert [world.serve(slot) for slot in ("a", "a")] == [RETURNED, WARM]
+    world.wait(5_000)
+    assert world.serve_and_poll("b") == SPILLED
 
 
 def test_a_replaced_process_under_the_same_slot_is_cold_once() -> None:
