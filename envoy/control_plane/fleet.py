@@ -35,6 +35,8 @@ class Fleet:
         self._saved = file.load()
         self.state = self._saved or first_state(source.topology)
         self.state_error, self.state_errors_total = file.note, int(bool(file.note))
+        if file.note:
+            log.error("%s", file.note)
         self.drains_total = {"accepted": 0, "forced": 0, "refused": 0}
         self.observations: dict[str, Observation] = {}
         self.bounds: dict[str, PoolBound] = {}

@@ -13,6 +13,14 @@ sessions whose own slot stayed, this share moved to another one:
     one slot killed (of five)             9.0 %                    0.07 %
     a fifth slot added                   11.1 %                    0.07 %
     weight of one 10 -> 30 %              3.0 %                    0
+
+A ramp from 10 to 100 % in steps of 10 (see `ramp`) moves this share of all sessions at each weight,
+all but the last line to the ramping slot (`tests/component/envoy/measure_ramp.py`):
+
+    weight, percent              10   20   30   40   50   60   70   80   90  100
+    beside one other slot       9.6  8.7  5.7  5.7  4.2  3.5  3.5  3.3  2.7  3.1 %
+    beside four                 2.5  1.9  2.6  1.8  2.5  2.2  1.8  1.7  2.0  1.7 %
+    between others, all steps   0 beside one, 0.35 % beside four
 """
 
 from typing import Final

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,7 @@ class FakeReplica(service_pb2_grpc.GRPCInferenceServiceServicer):
 
     A request whose model name is "hold" gets one answer and then an open stream, until `release`
     is set; "abort" ends with INTERNAL. `open_streams` and `cancelled` count what is going on.
+    GET /load reports the open streams and `warm_sessions`, or nothing while that is None.
     """
 
     def __init__(self, label: str) -> None:
@@ -30,6 +32,7 @@ class FakeReplica(service_pb2_grpc.GRPCInferenceServiceServicer):
         self.served = 0
         self.open_streams = 0
         self.cancelled = 0
+        self.warm_sessions: int | None = 0
         self.metadata: dict[str, str] = {}
         self.deadline_s: float | None = None
         self.release = asyncio.Event()
@@ -82,11 +85,18 @@ class FakeReplica(service_pb2_grpc.GRPCInferenceServiceServicer):
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            await reader.readuntil(b"\r\n\r\n")
+            request = await reader.readuntil(b"\r\n\r\n")
             if self.status:
-                head = f"HTTP/1.1 {self.status} X\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-                writer.write(head.encode())
+                body = self._load() if request.startswith(b"GET /load ") else b""
+                length = f"content-length: {len(body)}\r\nconnection: close"
+                writer.write(f"HTTP/1.1 {self.status} X\r\n{length}\r\n\r\n".encode() + body)
         writer.close()
+
+    def _load(self) -> bytes:
+        if self.warm_sessions is None:
+            return b""
+        load = {"live_sequences": self.open_streams, "waiting_sequences": 0}
+        return json.dumps(load | {"warm_sessions": self.warm_sessions}).encode()
 
 
 class ResettingServer:

@@ -127,6 +127,7 @@ class EnvoyStack:
             "replicas": [replica_entry(slot, r) for slot, r in self.replicas.items()],
             "pools": [{"name": "fast", "slots": slots}, {"name": "large", "slots": slots}],
             "hash_balance_factor": 100.0,  # no spilling, unless a test is about it
+            "ramp": {"duration_s": 0},  # nor ramps
         }
 
     def port(self, name: str) -> int:
@@ -193,6 +194,16 @@ class EnvoyStack:
         page = f"http://{HOST}:{self.port('control_plane_status')}/status"
         answer: dict[str, Any] = (await self._own.get(page)).json()
         return answer
+
+    async def change(self, slot: str, what: str, **options: Any) -> httpx.Response:
+        """Ask the control plane to `drain` or `undrain` a slot."""
+        page = f"http://{HOST}:{self.port('control_plane_status')}/v1/replicas/{slot}/{what}"
+        return await self._own.post(page, json=options or None)
+
+    async def slot(self, slot: str) -> dict[str, Any]:
+        """What the control plane says of a slot."""
+        slots = (await self.status())["slots"]
+        return next(each for each in slots if each["slot"] == slot)
 
     async def wait_until_accepted(self) -> None:
         """Envoy has accepted the published version in all four types, and its clusters are warm."""

@@ -3,7 +3,8 @@
 import grpc
 import pytest
 
-from tests.component.envoy.harness import EnvoyStack, finish
+from tests.component.envoy.harness import EnvoyStack, finish, until
+from tests.component.envoy.traffic import typing
 
 pytestmark = pytest.mark.component
 
@@ -61,3 +62,16 @@ async def test_a_change_of_the_balance_factor_leaves_live_streams_alone(stack: E
     assert await stack.place(SESSIONS) == placed
     stack.replicas[placed[SESSIONS[0]]].release.set()
     assert (await finish(live)).code is grpc.StatusCode.OK
+
+
+async def test_a_change_of_the_balance_factor_under_traffic_costs_no_error(
+    stack: EnvoyStack,
+) -> None:
+    """Envoy builds the cluster anew for it; the old one serves until the new one is warm."""
+    async with typing(stack, SESSIONS) as traffic:
+        for factor in (2.0, 1.75, 1.5, 1.25):
+            stack.document["hash_balance_factor"] = factor
+            await stack.publish()
+            before = len(traffic.answers)
+            await until(lambda: len(traffic.answers) > before + 50, "traffic flows")  # noqa: B023 - awaited in its own turn
+    assert traffic.errors == []
