@@ -17,6 +17,7 @@ import looptime
 import pytest
 
 from orchestrator.admission import Permits
+from orchestrator.affinity import Affinity, LossReason, Placement
 from orchestrator.generation.fake import FakeInferenceClient, Step
 from orchestrator.generation.inference import (
     EngineFailureError,
@@ -27,17 +28,21 @@ from orchestrator.generation.inference import (
     ReplicaUnavailableError,
     TokenGroup,
 )
+from orchestrator.load.fleet import Refused
 from orchestrator.outcome import Outcome
 from orchestrator.pipeline import Pipeline
 from orchestrator.record.recorder import Answer
+from orchestrator.record.request_record import RequestRecord
 from orchestrator.record.sinks import MemorySink
 from orchestrator.request import CompletionRequest, EditingSession, RequestedMode
-from tests.support.orchestrator import pipeline, request, tokenizer
+from tests.support.orchestrator import affinity_of, load_report, pipeline, request, tokenizer
 
 SEEDS = 2_000
 BATCHES = 20
 REQUESTS = 14
 WORKER_LIMIT, POOL_LIMIT = 4, 3
+SLOTS = ("slot-0", "slot-1", "slot-2")
+SESSIONS_REMEMBERED = 3  # Fewer than there are, so that some are forgotten.
 LIMIT_MS = {RequestedMode.LINE: 800, RequestedMode.BLOCK: 2000}
 
 TEXTS = ("a + b", "", "  ", "return a\n\nx = 1\n", "f(1, 2)\n    y = é€😀\n", "}" * 9, "if a:\n  b")
@@ -71,6 +76,10 @@ class Run:
     ended: list[Ended] = field(default_factory=list)
     sink: MemorySink = field(default_factory=MemorySink)
     permits: Permits = field(default_factory=lambda: Permits(WORKER_LIMIT, POOL_LIMIT))
+    affinity: Affinity = field(
+        default_factory=lambda: affinity_of(*SLOTS, entries_max=SESSIONS_REMEMBERED)
+    )
+    remembered_max: int = 0
     client: FakeInferenceClient | None = None
 
 
@@ -137,13 +146,31 @@ async def one_caller(
     run.ended.append(Ended(asked, answer, clock.now_ms()))
 
 
+async def read_the_fleet(run: Run, rng: random.Random, clock: LoopClock) -> None:
+    """What the poller does, with replicas that come and go; looks at the table's size as well."""
+    while True:
+        await asyncio.sleep(rng.uniform(0.05, 0.5))
+        now_ms, slot = clock.now_ms(), rng.choice(SLOTS)
+        heard = load_report() if rng.random() < 0.8 else Refused("status 503")
+        run.affinity.saw(run.affinity.fleet.heard(slot, heard, now_ms, now_ms), now_ms)
+        run.remembered_max = max(run.remembered_max, len(run.affinity))
+
+
 async def _schedule(seed: int) -> Run:
     rng, run, clock = random.Random(seed), Run(), LoopClock()
     punctual = rng.random() < 0.7
-    run.client = FakeInferenceClient(engine_script(rng), punctual=punctual)  # type: ignore[arg-type]
-    served = pipeline(run.client, run.sink, clock, permits=run.permits)
+    places = random.Random(seed + 1)
+    run.client = FakeInferenceClient(
+        engine_script(rng),  # type: ignore[arg-type]
+        punctual=punctual,
+        place=lambda _: places.choice(SLOTS),
+    )
+    served = pipeline(run.client, run.sink, clock, permits=run.permits, affinity=run.affinity)
+    reading = asyncio.create_task(read_the_fleet(run, places, clock))
     callers = [one_caller(number, served, run, rng, clock) for number in range(REQUESTS)]
     await asyncio.gather(*callers)
+    reading.cancel()
+    run.affinity.close(clock.now_ms())
     return run
 
 
@@ -166,9 +193,21 @@ def held(run: Run) -> None:
         assert (load.worker_in_flight, load.pool_in_flight) == (0, 0), "in flight returns to zero"
     spent = [r for r in run.sink.records if r.outcome is not Outcome.REFUSED]
     assert len(run.client.requests) <= len(spent), "refused requests cost no engine time"
+    assert run.remembered_max <= SESSIONS_REMEMBERED, "the table never passes its bound"
+    assert run.affinity.waiting == 0, "no record waits for ever"
+    for record in run.sink.records:
+        _held_for_a_placement(record)
     for ended in run.ended:
         record = records[ended.asked.completion_id]
         _held_for_one(ended, record.outcome)
+
+
+def _held_for_a_placement(record: RequestRecord) -> None:
+    assert (record.placement is not None) == bool(record.replica), "served, placed: once"
+    kept = record.placement in (None, Placement.WARM, Placement.FIRST)
+    assert (record.affinity_loss is None) == kept, "every loss has its reason and nothing else has"
+    answered = (Outcome.SHOWN_CANDIDATE, Outcome.EMPTY, Outcome.FILTERED)
+    assert record.placement is not None or record.outcome not in answered, "an answer is placed"
 
 
 def _held_for_one(ended: Ended, outcome: Outcome) -> None:
@@ -206,6 +245,15 @@ def test_the_schedules_reach_every_kind_of_end() -> None:
         Outcome.EXPIRED, Outcome.CANCELLED, Outcome.FAILED,
     }  # fmt: skip
     assert {(Outcome.REFUSED, "deadline"), (Outcome.REFUSED, "no_capacity")} <= outcomes
+
+
+def test_the_schedules_reach_every_placement() -> None:
+    records = [record for seed in range(60) for record in run_schedule(seed).sink.records]
+    assert {record.placement for record in records} == {None, *Placement}
+    assert {record.affinity_loss for record in records} >= {
+        LossReason.SPILLED, LossReason.RETURNED, LossReason.UNAVAILABLE,
+        LossReason.PLACEMENT_CHANGED,
+    }  # fmt: skip
 
 
 def test_a_seed_repeats_its_schedule_exactly() -> None:
