@@ -33,6 +33,9 @@ def test_the_documented_settings_are_read() -> None:
         ({"pools": []}, "pools"),
         ({"pools": [{"name": "a", "engine_dir": "e"}] * 2}, "names must differ"),
         ({"replicas": [{"slot": "s", "status_url": "ftp://x"}]}, "status_url"),
+        ({"sessions": {"idle_s": 0}}, r"sessions\.idle_s"),
+        ({"sessions": {"entries_max": 0}}, r"sessions\.entries_max"),
+        ({"control_plane_status_url": "control"}, "control_plane_status_url"),
     ],
 )
 def test_wrong_settings_are_refused_by_key(change: dict[str, object], complaint: str) -> None:
