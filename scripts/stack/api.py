@@ -33,11 +33,11 @@ from scripts.stack.layout import (
 )
 from scripts.stack.machine import can_listen
 from scripts.stack.paths import programs
-from scripts.stack.processes import wait_until
 from scripts.stack.progress import SilentProgress
 from scripts.stack.readiness import ProcessView
-from scripts.stack.running import holding, look, stop, supervisor_of, wait_ready
+from scripts.stack.running import holding, look, stop, supervise, supervisor_of, wait_ready
 from scripts.stack.start import start
+from scripts.stack.supervisor import LIVE_STATES, STOPPED_STATES
 
 PORTS = range(20_000, 32_000)
 """Where blocks for tests are looked for: below the ports that Linux gives to clients (32,768)."""
@@ -142,22 +142,11 @@ class RunningStack:
 
     def stop_process(self, name: str, limit_s: float = 30.0) -> None:
         """Stop one process for good, until `start_process`."""
-        self._supervise(name, "stop", {"STOPPED", "EXITED", "FATAL"}, limit_s)
+        supervise(self.folder, name, "stop", STOPPED_STATES, limit_s)
 
     def start_process(self, name: str, limit_s: float = 30.0) -> None:
         """Start a stopped process; it may not be ready yet on return."""
-        self._supervise(name, "start", {"RUNNING", "STARTING"}, limit_s)
-
-    def _supervise(self, name: str, method: str, until: set[str], limit_s: float) -> None:
-        supervisor = supervisor_of(self.folder)
-        full_name = next(i.full_name for i in supervisor.processes() if i.name == name)
-        getattr(supervisor, method)(full_name)
-
-        def reached() -> bool:
-            return any(i.state in until for i in supervisor.processes() if i.name == name)
-
-        if not wait_until(reached, limit_s):
-            raise StackError(f"{name} did not {method} within {limit_s:.0f} s.", "See its log.")
+        supervise(self.folder, name, "start", LIVE_STATES, limit_s)
 
     def wait_ready(self, limit_s: float = 60.0) -> None:
         """Wait until everything is ready again; raises `StackError` at the limit."""
@@ -182,14 +171,16 @@ def running_stack(
     trace: bool = False,
     replica_variables: Mapping[str, str] | None = None,
     worker_limits: Mapping[str, int] | None = None,
+    recipe: str = "default@1",
+    placement: Literal["maglev", "ring_hash", "round_robin"] = "maglev",
     ports: range = PORTS,
 ) -> Iterator[RunningStack]:
     """Start a stack in a temporary folder and on free ports; stop it when the block ends.
 
     `engine_dir` serves an engine folder as it is; otherwise `model` (default: the reference
     checkpoint) is built, or found built. `replica_variables` are further settings of the replicas
-    (WARMLINE_FAKE_STEP_US, for example), `worker_limits` are keys of the workers' `limits`. Raises
-    `StackError` as `scripts/up` does.
+    (WARMLINE_FAKE_STEP_US, for example), `worker_limits` are keys of the workers' `limits`;
+    `recipe` is the workers' too, `placement` the topology's. Raises `StackError` as `scripts/up` does.
     """
     installed = programs(os.environ)
     served = engine_dir or build(EngineSource(model, tokenizer), installed.plane_python, _silent)
@@ -208,6 +199,8 @@ def running_stack(
         trace=trace,
         replica_variables=tuple((replica_variables or {}).items()),
         worker_limits=tuple((worker_limits or {}).items()),
+        recipe=recipe,
+        placement=placement,
     )
     folder, progress = RunFolder(run_dir), SilentProgress()
     try:

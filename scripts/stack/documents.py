@@ -16,7 +16,6 @@ from scripts.stack.layout import (
 )
 
 DEVELOPMENT_TENANT = "development"
-HASH_BALANCE_FACTOR = 2.0
 
 
 def topology(config: StackConfig) -> dict[str, Any]:
@@ -35,7 +34,7 @@ def topology(config: StackConfig) -> dict[str, Any]:
         ],
         "replicas": [_replica(ports, index) for index in range(config.replicas)],
         "pools": [{"name": pool, "slots": slots} for pool in config.pools],
-        "hash_balance_factor": HASH_BALANCE_FACTOR,
+        "placement": config.placement,
     }
 
 
@@ -60,6 +59,7 @@ def worker_settings(config: StackConfig, index: int) -> dict[str, Any]:
         "pools": [{"name": pool, "engine_dir": config.engine_dir} for pool in config.pools],
         "session_secret_file": str(RunFolder(Path(config.run_dir)).session_secret),
         "development_tenant": DEVELOPMENT_TENANT,
+        "recipe": config.recipe,
         "limits": dict(config.worker_limits),
         "replicas": [
             {"slot": slot_name(number), "status_url": f"http://{ADDRESS}:{port}"}

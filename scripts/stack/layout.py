@@ -24,6 +24,10 @@ SOCKET_PATH_BYTES_MAX = 100
 """Linux takes 107 bytes; the supervisor appends a process id while it makes the socket."""
 
 
+REPLICA_GROUP = "replicas"
+"""The supervisor's group of the replicas' processes."""
+
+
 def worker_name(index: int) -> str:
     """Name of an orchestrator worker and of its process."""
     return f"worker-{index}"
@@ -56,6 +60,8 @@ class StackConfig:
     envoy_threads: int = 1
     replica_variables: tuple[tuple[str, str], ...] = ()  # more WARMLINE_* for the replicas
     worker_limits: tuple[tuple[str, int], ...] = ()  # keys of the workers' `limits`
+    recipe: str = "default@1"  # how the workers make prompts: a shipped recipe, or a file's path
+    placement: Literal["maglev", "ring_hash", "round_robin"] = "maglev"  # of sessions on slots
 
     def __post_init__(self) -> None:
         _check(self)

@@ -18,15 +18,19 @@ def get(port: int, path: str, timeout_s: float = TIMEOUT_S) -> tuple[int, bytes]
     return _request(port, "GET", path, timeout_s)
 
 
-def post(port: int, path: str, timeout_s: float = TIMEOUT_S) -> tuple[int, bytes]:
-    """Send an empty POST; return status and body. Raises as `get` does."""
-    return _request(port, "POST", path, timeout_s)
+def post(
+    port: int, path: str, body: bytes = b"", timeout_s: float = TIMEOUT_S
+) -> tuple[int, bytes]:
+    """Send a POST; return status and body. Raises as `get` does."""
+    return _request(port, "POST", path, timeout_s, body)
 
 
-def _request(port: int, method: str, path: str, timeout_s: float) -> tuple[int, bytes]:
+def _request(
+    port: int, method: str, path: str, timeout_s: float, body: bytes | None = None
+) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection(ADDRESS, port, timeout=timeout_s)
     try:
-        connection.request(method, path)
+        connection.request(method, path, body)
         response = connection.getresponse()
         return response.status, response.read()
     finally:
@@ -50,6 +54,16 @@ def _ask(check: HealthCheck) -> Health:
         return Health(ready=False, detail=type(error).__name__)
     text = " ".join(body.decode("utf-8", "replace").split())[:DETAIL_CHARACTERS_MAX]
     return Health(ready=status == http.client.OK, detail=f"{status} {text}".strip())
+
+
+def slots(control_plane_status_port: int) -> dict[str, dict[str, Any]]:
+    """Return what the control plane says of each slot, or nothing when it does not answer."""
+    try:
+        status, body = get(control_plane_status_port, "/v1/replicas")
+        answer = json.loads(body) if status == http.client.OK else {}
+    except (OSError, http.client.HTTPException, ValueError):
+        return {}
+    return {slot["slot"]: slot for slot in answer.get("slots", [])}
 
 
 def replica_load(status_port: int) -> dict[str, Any]:

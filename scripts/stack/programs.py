@@ -13,6 +13,7 @@ from control_plane.topology import Address
 from scripts.stack.documents import measurement_settings, to_yaml, topology, worker_settings
 from scripts.stack.layout import (
     ADDRESS,
+    REPLICA_GROUP,
     RunFolder,
     StackConfig,
     ports_of,
@@ -104,7 +105,7 @@ def _replica(
     )
     return Program(
         name=name,
-        group="replicas",
+        group=REPLICA_GROUP,
         priority=10,
         command=[*command, f"--backend-config=python,shm-region-prefix-name={prefix}"],
         environment=triton_environment(installed.triton_python, variables, base={}),

@@ -10,8 +10,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from scripts.stack.layout import ADDRESS, StackConfig, ports_of, replica_name, worker_name
-from scripts.stack.supervisor import ProcessInfo
+from scripts.stack.layout import (
+    ADDRESS,
+    REPLICA_GROUP,
+    StackConfig,
+    ports_of,
+    replica_name,
+    worker_name,
+)
+from scripts.stack.supervisor import LIVE_STATES, ProcessInfo
 
 _FLAGS = re.compile(r"^(\S+?)::(\S+?)::health_flags::(\S+)$", re.MULTILINE)
 
@@ -54,6 +61,7 @@ class ProcessView:
     pid: int
     started_s: int
     address: str
+    is_parked: bool = False  # a replica that was stopped on purpose, after a drain
 
 
 def health_checks(config: StackConfig) -> tuple[HealthCheck, ...]:
@@ -139,9 +147,13 @@ def _view(
 ) -> ProcessView:
     if info is None:
         return ProcessView(check.process, "ABSENT", False, "not started", 0, 0, check.address)
-    lives = info.state in {"STARTING", "RUNNING"}
+    lives = info.state in LIVE_STATES
+    # Before its first start a process is STOPPED too.
+    is_parked = info.state == "STOPPED" and info.started_s > 0 and info.group == REPLICA_GROUP
     answer = answers.get(check.process, Health(ready=False, detail="not asked"))
     detail = answer.detail if lives else info.spawn_error or f"exit status {info.exit_status}"
+    if is_parked:
+        detail = f"stopped on purpose; scripts/undrain {info.name} brings it back"
     return ProcessView(
         name=info.name,
         state=info.state,
@@ -150,6 +162,7 @@ def _view(
         pid=info.pid,
         started_s=info.started_s,
         address=check.address,
+        is_parked=is_parked,
     )
 
 

@@ -9,9 +9,10 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Literal
 
 from scripts.stack import probe, processes
 from scripts.stack.errors import StackError
@@ -73,7 +74,7 @@ def look(config: StackConfig, supervisor: Supervisor) -> tuple[ProcessView, ...]
 
 
 def wait_ready(config: StackConfig, progress: Progress, limit_s: float = READY_LIMIT_S) -> None:
-    """Wait until every process is ready.
+    """Wait until every process is ready; a replica that was stopped on purpose is not waited for.
 
     Raises `StackError` when one cannot come up, or when the limit has passed.
     """
@@ -86,7 +87,7 @@ def wait_ready(config: StackConfig, progress: Progress, limit_s: float = READY_L
         watch = watch.saw(infos)
         seen = look(config, supervisor)
         progress.show(seen)
-        if all(view.ready for view in seen):
+        if all(view.ready or view.is_parked for view in seen):
             return
         failed = watch.failed(infos)
         if failed:
@@ -94,19 +95,47 @@ def wait_ready(config: StackConfig, progress: Progress, limit_s: float = READY_L
         if not infos:
             raise _failure(config, "supervisor", "has ended")
         if time.monotonic() >= until:
-            late = next(view for view in reversed(seen) if not view.ready)  # what others wait for
+            late = next(v for v in reversed(seen) if not v.ready)  # what others wait for
             what = f"is not ready after {limit_s:.0f} s ({late.detail})"
             raise _failure(config, late.name, what)
         pause.wait(LOOK_EVERY_S)
 
 
+def supervise(
+    folder: RunFolder,
+    name: str,
+    method: Literal["start", "stop"],
+    until: Container[str],
+    limit_s: float = STOP_LIMIT_S,
+) -> None:
+    """Start or stop one process for good, and wait until its state is one of `until`.
+
+    Raises `StackError` at the limit, and where the stack has no such process.
+    """
+    supervisor = supervisor_of(folder)
+    found = [info for info in supervisor.processes() if info.name == name]
+    if not found:
+        raise StackError(f"There is no process {name} in {folder.path}.", "See scripts/status.")
+    getattr(supervisor, method)(found[0].full_name)
+
+    def reached() -> bool:
+        return any(info.state in until for info in supervisor.processes() if info.name == name)
+
+    if not processes.wait_until(reached, limit_s):
+        raise StackError(f"{name} did not {method} within {limit_s:.0f} s.", "See its log.")
+
+
+def log_excerpt(folder: RunFolder, name: str) -> str:
+    """Return the end of a process's log, indented."""
+    lines = tail(folder.log_of(name), LOG_LINES_SHOWN)
+    return "\n".join(f"    {line}" for line in lines) if lines else "    (its log is empty)"
+
+
 def _failure(config: StackConfig, name: str, what: str) -> StackError:
-    log = RunFolder(Path(config.run_dir)).log_of(name)
-    lines = tail(log, LOG_LINES_SHOWN)
-    words = "\n".join(f"    {line}" for line in lines) if lines else "    (its log is empty)"
+    folder = RunFolder(Path(config.run_dir))
     return StackError(
-        f"{name} {what}. The end of its log:\n{words}",
-        f"The whole log: {log}. Everything that was started is stopped again.",
+        f"{name} {what}. The end of its log:\n{log_excerpt(folder, name)}",
+        f"The whole log: {folder.log_of(name)}. Everything that was started is stopped again.",
     )
 
 

@@ -26,11 +26,16 @@ def document(
     restarted: Mapping[str, int],
     loads: Mapping[str, Mapping[str, Any]],
     now_s: float,
+    placements: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """Return the status as JSON data; `loads` holds each replica's /load."""
+    """Return the status as JSON data.
+
+    `loads` holds each replica's /load, `placements` what the control plane says of its slot. A
+    replica that was stopped on purpose does not keep the stack from being ready.
+    """
     return {
         "running": any(view.state != "ABSENT" for view in views),
-        "ready": all(view.ready for view in views),
+        "ready": all(view.ready or view.is_parked for view in views),
         "processes": [
             {
                 "name": view.name,
@@ -44,7 +49,10 @@ def document(
             }
             for view in views
         ],
-        "replicas": [{"name": name, "load": dict(load)} for name, load in loads.items()],
+        "replicas": [
+            {"name": name, "load": dict(load), "placement": dict((placements or {}).get(name, {}))}
+            for name, load in loads.items()
+        ],
     }
 
 
@@ -67,7 +75,10 @@ def table(status: Mapping[str, Any]) -> str:
 
 def _load_rows(replicas: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [
-        ("replica", "live", "waiting", "step ms", "sessions", "cache", "prompt from cache")
+        (
+            *("replica", "placement", "live", "waiting", "step ms"),
+            *("sessions", "cache", "prompt from cache"),
+        )
     ]
     for replica in replicas:
         load = replica["load"]
@@ -77,6 +88,7 @@ def _load_rows(replicas: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
         rows.append(
             (
                 replica["name"],
+                _placement(replica["placement"]),
                 str(load.get("live_sequences", "-")),
                 str(load.get("waiting_sequences", "-")),
                 f"{load['step_us'] / 1000:.1f}" if load.get("step_us") else "-",
@@ -86,6 +98,11 @@ def _load_rows(replicas: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
             )
         )
     return rows
+
+
+def _placement(slot: Mapping[str, Any]) -> str:
+    ramp = slot.get("ramp")
+    return f"{ramp['percent']} %" if ramp else str(slot.get("state", "-"))
 
 
 def _percent(part: float, whole: float) -> str:

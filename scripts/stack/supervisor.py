@@ -15,6 +15,8 @@ from scripts.stack.errors import StackError
 
 TIMEOUT_S = 5.0
 LAUNCH_TIMEOUT_S = 30.0
+LIVE_STATES = frozenset({"STARTING", "RUNNING"})
+STOPPED_STATES = frozenset({"STOPPED", "EXITED", "FATAL"})
 _ABSENT = (FileNotFoundError, ConnectionRefusedError, ConnectionResetError, TimeoutError)
 _SHUTTING_DOWN = 6  # supervisor.xmlrpc.Faults.SHUTDOWN_STATE
 

@@ -6,11 +6,11 @@ import sys
 import time
 from typing import Any
 
+from scripts.stack import probe
 from scripts.stack.arguments import add_run_dir, run_folder
 from scripts.stack.errors import StackError, exit_code_of
-from scripts.stack.layout import RunFolder, ports_of, replica_name
+from scripts.stack.layout import RunFolder, ports_of, replica_name, slot_name
 from scripts.stack.logs import tail
-from scripts.stack.probe import replica_load
 from scripts.stack.processes import stack_processes
 from scripts.stack.running import look, running_config, supervisor_of
 from scripts.stack.status_table import document, restarts, table
@@ -52,10 +52,15 @@ def _status(folder: RunFolder) -> dict[str, Any]:
     log = folder.log_of("supervisor")
     lines = tail(log.with_name(f"{log.name}.1"), LOG_LINES_MAX) + tail(log, LOG_LINES_MAX)
     loads = {
-        replica_name(index): replica_load(port)
+        replica_name(index): probe.replica_load(port)
         for index, port in enumerate(ports_of(config).replica_status)
     }
-    return document(look(config, supervisor_of(folder)), restarts(lines), loads, time.time())
+    slots = probe.slots(ports_of(config).control_plane_status)
+    placements = {
+        replica_name(index): slots.get(slot_name(index), {}) for index in range(config.replicas)
+    }
+    views = look(config, supervisor_of(folder))
+    return document(views, restarts(lines), loads, time.time(), placements)
 
 
 if __name__ == "__main__":

@@ -99,3 +99,14 @@ def test_looking_often_at_one_try_counts_it_once() -> None:
 
 def test_a_process_that_the_supervisor_has_given_up_fails_the_whole() -> None:
     assert StartWatch().failed([info("worker-0", "FATAL")]) == "worker-0"
+
+
+def test_only_a_replica_that_was_started_and_then_stopped_is_parked() -> None:
+    def parked(name: str, group: str, state: str, started_s: int) -> bool:
+        infos = [ProcessInfo(name, group, state, 0, started_s, 0, "")]
+        return next(view for view in views(CHECKS, infos, HEALTHY) if view.name == name).is_parked
+
+    assert parked("replica-0", "replicas", "STOPPED", 100)
+    assert not parked("replica-0", "replicas", "STOPPED", 0), "it was never started"
+    assert not parked("replica-0", "replicas", "EXITED", 100)
+    assert not parked("worker-0", "plane", "STOPPED", 100)

@@ -44,9 +44,24 @@ def test_a_replicas_load_is_shown_in_shares() -> None:
         "prompt_tokens_computed_total": 10, "prompt_tokens_cached_total": 90,
     }  # fmt: skip
     row = table(document([READY], {}, {"replica-0": load}, now_s=1_001.0)).splitlines()[-1]
-    assert row.split() == ["replica-0", "3", "1", "2.5", "7", "25", "%", "90", "%"]
+    assert row.split() == ["replica-0", "-", "3", "1", "2.5", "7", "25", "%", "90", "%"]
 
 
 def test_a_replica_that_does_not_answer_has_dashes() -> None:
     row = table(document([READY], {}, {"replica-0": {}}, now_s=1_001.0)).splitlines()[-1]
-    assert row.split() == ["replica-0", *["-"] * 6]
+    assert row.split() == ["replica-0", *["-"] * 7]
+
+
+def test_a_replica_shows_where_it_stands_on_the_ring() -> None:
+    def shown(**slot: object) -> str:
+        placements = {"replica-0": slot}
+        status = document([READY], {}, {"replica-0": {}}, 1_001.0, placements)
+        return table(status).splitlines()[-1].split()[1]
+
+    assert shown(state="draining", ramp=None) == "draining"
+    assert shown(state="serving", ramp={"percent": 40}) == "40"
+
+
+def test_a_replica_stopped_on_purpose_does_not_make_the_stack_unready() -> None:
+    parked = ProcessView("replica-0", "STOPPED", False, "stopped", 0, 1_000, "", is_parked=True)
+    assert document([READY, parked], {}, {}, now_s=1_060.0)["ready"]
