@@ -180,7 +180,7 @@ def running_stack(
     `engine_dir` serves an engine folder as it is; otherwise `model` (default: the reference
     checkpoint) is built, or found built. `replica_variables` are further settings of the replicas
     (WARMLINE_FAKE_STEP_US, for example), `worker_limits` are keys of the workers' `limits`;
-    `recipe` is the workers' too, `placement` the topology's. Raises `StackError` as `scripts/up` does.
+    `recipe` and `placement` are those of `StackConfig`. Raises `StackError` as `scripts/up` does.
     """
     installed = programs(os.environ)
     served = engine_dir or build(EngineSource(model, tokenizer), installed.plane_python, _silent)

@@ -1,5 +1,6 @@
 """What the renderers write is read by the readers that it is written for."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,3 +48,9 @@ def test_a_worker_is_told_the_status_listener_of_every_slot() -> None:
 def test_the_workers_of_one_stack_share_one_session_key() -> None:
     files = {worker_settings(CONFIG, index)["session_secret_file"] for index in (0, 1)}
     assert files == {str(Path("/srv/stack/secrets/session.key"))}
+
+
+def test_recipe_and_placement_reach_those_who_use_them() -> None:
+    config = replace(CONFIG, recipe="volatile@1", placement="round_robin")
+    assert parse_settings(to_yaml(worker_settings(config, 0))).recipe == "volatile@1"
+    assert parse_topology(to_yaml(topology(config)).encode()).placement == "round_robin"
