@@ -74,7 +74,6 @@ def running_triton(folder: Path, engine_dir: Path, **variables: str) -> Iterator
         ROOT / "model_repository",
         TritonPorts(grpc=grpc_port, metrics=metrics_port),
         restriction_key="a-key-that-the-tests-do-not-send",
-        exit_timeout_s=2,
     )
     command.append(f"--backend-config=python,shm-region-prefix-name=warmline-test-{grpc_port}-")
     replica = ReplicaVariables(engine_dir, status_port, others=variables)
