@@ -8,6 +8,7 @@ event loop that also serves requests.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
@@ -27,6 +28,8 @@ from orchestrator.load.fleet import (
 
 _ANSWER_SECONDS_MAX = 1.0
 
+_log = logging.getLogger(__name__)
+
 OnFleet = Callable[[Fleet, float], None]
 Look = Callable[[], Awaitable[None]]
 
@@ -34,7 +37,7 @@ Look = Callable[[], Awaitable[None]]
 class _ControlPlaneStatus(msgspec.Struct, frozen=True):
     """The part of the control plane's `/status` that is read here; the rest is ignored."""
 
-    replicas: tuple[PublishedSlot, ...]
+    slots: tuple[PublishedSlot, ...]
 
 
 class Poller:
@@ -57,6 +60,7 @@ class Poller:
         self._http = http
         self._clock = clock
         self._control_plane_url = control_plane_url
+        self._control_plane_fault = ""
         self._on_fleet = on_fleet
         self.fleet = Fleet.unknown(
             self._status_urls, follows_control_plane=control_plane_url is not None
@@ -79,15 +83,25 @@ class Poller:
         self._publish(self.fleet.heard(slot, heard, asked_ms, now_ms), now_ms)
 
     async def ask_control_plane(self) -> None:
-        """One reading of the control plane; without a usable answer the last one stays."""
+        """One reading of the control plane; without a usable answer the last one stays.
+
+        A fault is logged when it begins: while it lasts, drains pass for spills.
+        """
         asked_ms = self._clock.now_ms()
         try:
             answer = await self._get(f"{self._control_plane_url}/status")
             status = msgspec.json.decode(answer.content, type=_ControlPlaneStatus)
-        except (httpx.HTTPError, msgspec.MsgspecError):
+        except (httpx.HTTPError, msgspec.MsgspecError) as error:
+            self._note(type(error).__name__)
             return
+        self._note("")
         now_ms = self._clock.now_ms()
-        self._publish(self.fleet.published(status.replicas, asked_ms, now_ms), now_ms)
+        self._publish(self.fleet.published(status.slots, asked_ms, now_ms), now_ms)
+
+    def _note(self, fault: str) -> None:
+        if fault and fault != self._control_plane_fault:
+            _log.warning("the control plane's status cannot be read: %s", fault)
+        self._control_plane_fault = fault
 
     def _publish(self, fleet: Fleet, now_ms: float) -> None:
         self.fleet = fleet

@@ -61,7 +61,7 @@ class Fleetwide:
                 {"slot": s, "state": "draining" if s in self.draining else "serving", "weight": w}
                 for s, w in self.weights.items()
             ]
-            return httpx.Response(200, json={"replicas": states})
+            return httpx.Response(200, json={"slots": states})
         if host in self.dead:
             raise httpx.ConnectError("nobody listens")
         report = load_report(computed=self.computed[host])

@@ -80,7 +80,7 @@ def test_a_drained_or_unlisted_slot_is_away_until_it_is_back(
     slot = reported().as_published(published(), 5.0).as_published(taken_out, 10.0)
     assert slot.is_away()
     assert (slot.is_drained, slot.drained_ms) == (True, 10.0)
-    back = slot.as_published(published("ramping", 10), 20.0)
+    back = slot.as_published(published("serving", 10), 20.0)
     assert not back.is_away()
     assert (back.is_drained, back.gained_ms, back.drained_ms) == (False, 20.0, 10.0)
 

@@ -111,11 +111,11 @@ async def test_a_silent_replica_becomes_full_and_then_gone_by_the_clock_alone() 
 
 async def test_the_control_planes_states_and_weights_are_read() -> None:
     world = World()
-    replicas = [
+    slots = [
         {"slot": "slot-0", "state": "draining", "weight": 100, "ready": None, "pools": ["fast"]},
-        {"slot": "slot-1", "state": "ramping", "weight": 10, "ready": True, "pools": ["fast"]},
+        {"slot": "slot-1", "state": "serving", "weight": 10, "ready": True, "pools": ["fast"]},
     ]
-    body = {"published_version": "v", "replicas": replicas, "nodes": []}
+    body = {"published_version": "v", "slots": slots, "nodes": []}
     world.says(f"{CONTROL_PLANE}/status", httpx.Response(200, json=body))
     poller = poller_of(world, ManualClock(), [], control_plane=True)
     await poller.ask_control_plane()
@@ -128,18 +128,20 @@ async def test_the_control_planes_states_and_weights_are_read() -> None:
 @pytest.mark.parametrize(
     "answer", [httpx.ConnectError("x"), httpx.Response(200, json={}), httpx.Response(500)]
 )
-async def test_without_a_usable_answer_of_the_control_plane_the_last_one_stays(
-    answer: httpx.Response | Exception,
+async def test_without_a_usable_answer_of_the_control_plane_the_last_one_stays_and_it_is_said(
+    answer: httpx.Response | Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = World()
-    body = {"replicas": [{"slot": "slot-0", "state": "draining", "weight": 100}]}
+    body = {"slots": [{"slot": "slot-0", "state": "draining", "weight": 100}]}
     world.says(f"{CONTROL_PLANE}/status", httpx.Response(200, json=body))
     poller = poller_of(world, ManualClock(), [], control_plane=True)
     await poller.ask_control_plane()
     before = poller.fleet
     world.says(f"{CONTROL_PLANE}/status", answer)
     await poller.ask_control_plane()
+    await poller.ask_control_plane()
     assert poller.fleet is before
+    assert len(caplog.records) == 1
 
 
 class LoopClock:
