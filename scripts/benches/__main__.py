@@ -5,10 +5,20 @@ A bench is a module with `DESCRIPTION`, `add_arguments(parser)` and `run(argumen
 
 import argparse
 import importlib
+import signal
 import sys
 from types import ModuleType
 
-BENCHES = ("first-token", "cancel", "asgi-server")
+BENCHES = (
+    "first-token",
+    "cancel",
+    "asgi-server",
+    "token-healing",
+    "typing-trace",
+    "affinity",
+    "isolation",
+    "spill",
+)
 
 
 def load(name: str) -> ModuleType:
@@ -34,6 +44,8 @@ def parser() -> argparse.ArgumentParser:
 def main() -> int:
     """Runs the chosen bench; exit status 0 when all that it holds was met, 1 when not."""
     arguments = parser().parse_args()
+    # As an exception, so that a bench that is told to stop stops the stack that it started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     report = load(arguments.bench).run(arguments)
     report.show(sys.stdout)
     return 0 if report.met else 1
