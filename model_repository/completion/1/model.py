@@ -5,6 +5,7 @@ and silently yields wrong data with NumPy 2 (docs/triton-contract.md).
 """
 
 import ctypes
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -90,8 +91,12 @@ class TritonPythonModel:
                 responder.fail(error)
 
     def finalize(self) -> None:
-        """Cancel what runs and end the threads."""
+        """Cancel what runs and end the threads.
+
+        Whatever still refers to shared memory must be gone before the stub unmaps it.
+        """
         self._replica.stop()
+        gc.collect()
 
 
 def input_tensors(request: Any) -> dict[str, NDArray[np.generic]]:

@@ -1,6 +1,8 @@
 """The engine loop, turn by turn, on the fake engine and a clock that stands still."""
 
+import gc
 import json
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,6 +146,24 @@ def test_more_waiting_than_the_limit_is_refused_with_limit_and_count(bench: Benc
     with pytest.raises(ReplicaFullError, match="6 sequences may wait, 6 do"):
         bench.submit()
     assert bench.loop.report().refused_total == 1
+
+
+def test_a_refused_request_leaves_no_reference_cycle(bench: Bench) -> None:
+    def refused_responder() -> weakref.ref[FakeResponder]:
+        responder = FakeResponder()
+        with pytest.raises(ReplicaFullError):
+            bench.loop.submit(request(), responder)
+        return weakref.ref(responder)
+
+    for i in range(6):
+        bench.submit(salt=bytes([i]) * 16)
+    gc.disable()
+    try:
+        # Cycles would keep it; only what pytest itself remembers of the error may.
+        reference = refused_responder()
+        assert reference() is None
+    finally:
+        gc.enable()
 
 
 def test_a_cancel_ends_decoding_before_the_next_step(bench: Bench) -> None:

@@ -92,7 +92,10 @@ class EngineLoop:
             ReplicaUnavailableError: the engine is being rebuilt, or the replica stops.
         """
         with self._changed:
-            self._refuse_if_closed()
+            refusal = self._refusal()
+            if refusal is not None:
+                self._totals.refused += 1
+                raise refusal()
             self._accepted += 1
             sequence = LiveSequence(
                 sequence_id=self._accepted,
@@ -154,22 +157,23 @@ class EngineLoop:
                 self._changed.wait()
             return not self._is_stopping
 
-    def _refuse_if_closed(self) -> None:
-        refusal: ReplicaError | None = None
+    def _refusal(self) -> Callable[[], ReplicaError] | None:
+        """What to raise instead of accepting, or None.
+
+        It is made where it is raised: an error kept in a variable of a frame that its traceback
+        holds is a cycle, which would keep the request's shared memory until a garbage collection.
+        """
         if self._is_stopping:
-            refusal = ReplicaUnavailableError("the replica is stopping; send to another one")
-        elif not self._host.is_loaded:
-            refusal = ReplicaUnavailableError(
-                "the engine is being rebuilt; send to another replica"
+            return partial(ReplicaUnavailableError, "the replica is stopping; send to another one")
+        if not self._host.is_loaded:
+            return partial(ReplicaUnavailableError, "no engine now; send to another replica")
+        waiting, limit = self._waiting_count(), self._limits.waiting_sequences_max
+        if waiting >= limit:
+            return partial(
+                ReplicaFullError,
+                f"{limit} sequences may wait, {waiting} do; send to another replica, or later",
             )
-        elif self._waiting_count() >= self._limits.waiting_sequences_max:
-            refusal = ReplicaFullError(
-                f"{self._limits.waiting_sequences_max} sequences may wait, "
-                f"{self._waiting_count()} do; send to another replica, or later"
-            )
-        if refusal:
-            self._totals.refused += 1
-            raise refusal
+        return None
 
     def _waiting_count(self) -> int:
         return len(self._inbox) + len(self._waiting)
