@@ -1,11 +1,9 @@
 """The other half of token healing: matching in the output what was held back from the prompt.
 
 What the model is to write again stands at the start of its output and is taken off before anyone
-sees the rest. Where it writes something else:
-
-- a held blank: the editor has it already, and the output goes on as it is;
-- a held piece of a word: the output fits no more, so the sequence is left at once and generated
-  again, from the prompt with nothing held back and with what is left of the deadline.
+sees the rest. Where it writes something else, what it writes does not fit behind the cursor: the
+sequence is left at once, and the text is generated again from the prompt with nothing held back,
+with what is left of the deadline. That prompt differs in its last tokens only, so it is warm.
 """
 
 from __future__ import annotations
@@ -31,12 +29,11 @@ class HealingDecoder(TokenDecoder):
     ) -> None:
         super().__init__(token_bytes, control_ids)
         self._awaited = held
-        self._optional = held.isspace()
 
     @property
     def mismatched(self) -> bool:
-        """Whether what came so far lacks a part of what was held back and must be there."""
-        return bool(self._awaited) and not self._optional
+        """Whether what came so far lacks a part of what was held back."""
+        return bool(self._awaited)
 
     def feed(self, token_ids: Iterable[int]) -> str:
         """The characters that these tokens complete, after what was held back."""
@@ -48,7 +45,7 @@ class HealingDecoder(TokenDecoder):
         if matched == len(text):
             self._awaited = self._awaited[matched:]
             return ""
-        if matched == len(self._awaited) or self._optional:
+        if matched == len(self._awaited):
             self._awaited = ""
             return text[matched:]
         self.ended = True
