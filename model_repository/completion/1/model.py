@@ -116,9 +116,11 @@ def output_tensor(name: str, values: Sequence[int], dtype: type[np.generic]) -> 
 
 
 def triton_error(error: ReplicaError) -> Any:
-    """The error in Triton's terms, whose class the backend provides only after this import.
+    """The error in Triton's terms; its message begins with our code and a colon.
 
-    Triton has no code for an exhausted resource: a full replica is unavailable for this request.
+    Callers read the code there: a gRPC status they would get only with `triton_grpc_error`, which
+    crashes the server (docs/triton-contract.md), and Triton has none for an exhausted resource.
+    The backend provides `TritonError` only after this module is imported.
     """
     codes = {
         ErrorCode.INVALID_ARGUMENT: pb_utils.TritonError.INVALID_ARG,
@@ -126,4 +128,4 @@ def triton_error(error: ReplicaError) -> Any:
         ErrorCode.UNAVAILABLE: pb_utils.TritonError.UNAVAILABLE,
         ErrorCode.INTERNAL: pb_utils.TritonError.INTERNAL,
     }
-    return pb_utils.TritonError(str(error), codes[error.code])
+    return pb_utils.TritonError(f"{error.code.name}: {error}", codes[error.code])

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.contract.replica.engine_client import GrpcTarget, tensors_of
+from tests.contract.replica.engine_client import GrpcTarget, RefusedError, tensors_of
 from tests.contract.replica.triton_server import (
     RunningTriton,
     is_healthy,
@@ -112,6 +112,18 @@ def test_random_cancels_cost_a_step_each_leave_nothing_behind_and_no_memory(
     assert cancelled >= 400
     assert after[late] - before[late] <= cancelled
     assert resident[1] - resident[0] < 6 * 2**20
+
+
+def test_the_server_survives_thousands_of_refusals(engine: Path, tmp_path: Path) -> None:
+    """With the metadata `triton_grpc_error` some hundreds of them crash it."""
+    refused = {**request(20, 3), "cache_salt": bytes(8)}
+    with running_triton(tmp_path, engine, WARMLINE_ENGINE="fake") as server:
+        target = GrpcTarget(server.grpc_port, server.status_port)
+        for _ in range(3_000):
+            with pytest.raises(RefusedError, match="16 to 64 bytes"):
+                list(target.start(tensors_of(**refused)).responses())
+        (answer,) = target.start(tensors_of(**request(20, 1))).responses()
+        assert len(answer.output_ids) == 1
 
 
 def test_a_step_over_its_limit_makes_the_replica_unhealthy_until_it_ends(

@@ -17,8 +17,9 @@ from replica.runtime import Replica
 from replica.sequence import Summary
 
 ANSWER_LIMIT_S = 60.0
-# Triton checks names, types and ranks itself, and answers on the stream without a gRPC status.
+# Triton checks names, types and ranks itself; what it says has no code of ours.
 REFUSED_BY_TRITON = "REFUSED_BY_TRITON"
+CODES = {code.name for code in ErrorCode}
 INPUT_TYPES = {
     "input_ids": np.int32,
     "request_output_len": np.int32,
@@ -120,9 +121,7 @@ class InProcessCall:
         self._queue.put(Response(tuple(token_ids), summary is not None, values))
 
     def fail(self, error: ReplicaError) -> None:
-        # As the Triton adapter maps it: Triton has no code for an exhausted resource.
-        code = ErrorCode.UNAVAILABLE if error.code is ErrorCode.RESOURCE_EXHAUSTED else error.code
-        self._queue.put(RefusedError(code.name, str(error)))
+        self._queue.put(RefusedError(error.code.name, str(error)))
 
 
 class InProcessTarget:
@@ -151,7 +150,7 @@ class GrpcCall:
         try:
             for message in self._stream:
                 if message.error_message:
-                    raise RefusedError(REFUSED_BY_TRITON, message.error_message)
+                    raise refusal_of(message.error_message)
                 yield response_of(message.infer_response)
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.CANCELLED:
@@ -172,12 +171,16 @@ class GrpcTarget:
 
     def start(self, tensors: dict[str, NDArray[Any]]) -> Call:
         request = iter([request_of(tensors)])
-        metadata = [("triton_grpc_error", "true")]
-        stream = self.stub.ModelStreamInfer(request, metadata=metadata, timeout=ANSWER_LIMIT_S)
+        stream = self.stub.ModelStreamInfer(request, timeout=ANSWER_LIMIT_S)
         return GrpcCall(stream)
 
     def load(self) -> dict[str, Any]:
         return read_load(self._status_port)
+
+
+def refusal_of(message: str) -> RefusedError:
+    code, _, words = message.partition(": ")
+    return RefusedError(code, words) if code in CODES else RefusedError(REFUSED_BY_TRITON, message)
 
 
 def request_of(tensors: dict[str, NDArray[Any]]) -> service_pb2.ModelInferRequest:
