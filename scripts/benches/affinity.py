@@ -1,8 +1,8 @@
 """What consistent hashing is worth: the same sessions over two replicas, by placement.
 
-Several developers type at once, at the trace's own pace; each placement gets the same requests on a
-stack of its own. Twice: with a cache that holds every session on every replica, and with one that
-holds them only where each session stays on one replica, which is what a fleet is sized for.
+Several developers type at once, in the rhythm of the trace; each placement gets the same requests
+on a stack of its own. Twice: with a cache that holds every session on every replica, and with one
+that holds them only where each session stays on one replica, which is what a fleet is sized for.
 """
 
 import argparse
@@ -25,8 +25,8 @@ DESCRIPTION = "hit rate, latency and prefill of typing sessions with consistent 
 Placement = Literal["maglev", "ring_hash", "round_robin"]
 PLACEMENTS: Final[tuple[Placement, ...]] = ("maglev", "ring_hash", "round_robin")
 ROOMY_MIB = 512
-PAUSE_MAX_S = 1.0
-"""A longer pause of the trace is cut to it: nothing in the stack goes stale so soon."""
+PAUSE_MAX_S = 0.4
+"""A longer pause of the trace is cut to it, so that a run is short; the load is higher than in life."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

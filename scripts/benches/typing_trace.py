@@ -49,12 +49,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one recipe made of some functions; `tokens` are the workers' own counts, by kind."""
+    """What one recipe made of some functions.
+
+    `tokens` and `snippet_changes` are the workers' own counts, by kind and by reason.
+    """
 
     recipe: str
     functions: int
     replies: Replies
     tokens: dict[str, float]
+    snippet_changes: dict[str, float]
 
     def share(self, kind: str) -> float:
         """Share of prompt tokens of a kind (stable, shared) in percent."""
@@ -74,7 +78,8 @@ def measure(
             replies = replies.joined(asyncio.run(after))
             functions += functions_of(part)
             tokens = counter(stack, "warmline_recipe_tokens_total", "kind")
-            outcomes.append(Outcome(recipe, functions, replies, tokens))
+            changes = counter(stack, "warmline_recipe_snippet_changes_total", "reason")
+            outcomes.append(Outcome(recipe, functions, replies, tokens, changes))
     return outcomes
 
 
@@ -121,51 +126,43 @@ def _report_trace(
     )
 
 
+COLUMNS = (
+    *("recipe", "functions", "requests", "cached %", "stable %", "shared %"),
+    *("p50", "p95", "computed", "snippets anew"),
+)
+
+
 def _report_recipes(report: Report, outcomes: list[Outcome]) -> None:
-    columns = (
-        "recipe",
-        "functions",
-        "requests",
-        "cached %",
-        "stable %",
-        "shared %",
-        "p50",
-        "p95",
-        "computed",
-    )
-    rows: list[tuple[object, ...]] = []
-    for outcome in outcomes:
-        replies = outcome.replies
-        rows.append(
-            (
-                outcome.recipe,
-                outcome.functions,
-                len(replies.answered),
-                100 * replies.cached_share,
-                outcome.share("stable"),
-                outcome.share("shared"),
-                replies.latency_ms(0.5),
-                replies.latency_ms(0.95),
-                replies.computed_tokens,
-            )
-        )
+    rows = [_row(outcome) for outcome in outcomes]
+    report.table("The same trace by recipe (shares of prompt tokens)", COLUMNS, rows)
+    for outcome, row in zip(outcomes, rows, strict=True):
         report.figures[f"{outcome.recipe}, {outcome.functions} functions"] = {
-            "requests": len(replies.answered),
-            "without_figures": replies.without_figures,
-            "prompt_tokens": replies.prompt_tokens,
-            "computed_tokens": replies.computed_tokens,
-            "cached_share": replies.cached_share,
-            "stable_share": outcome.share("stable") / 100,
-            "shared_share": outcome.share("shared") / 100,
-            "p50_ms": replies.latency_ms(0.5),
-            "p95_ms": replies.latency_ms(0.95),
+            **dict(zip(COLUMNS, row, strict=True)),
+            "prompt_tokens": outcome.replies.prompt_tokens,
+            "snippet_changes": outcome.snippet_changes,
+            "without_figures": outcome.replies.without_figures,
         }
-        if replies.missing:
+        if outcome.replies.missing:
             report.notes.append(
-                f"{outcome.recipe}: {replies.missing} requests ended without the engine's figures "
-                f"and are left out: {replies.without_figures}."
+                f"{outcome.recipe}: {outcome.replies.missing} requests ended without the engine's "
+                f"figures and are left out: {outcome.replies.without_figures}."
             )
-    report.table("The same trace by recipe (shares of prompt tokens)", columns, rows)
+
+
+def _row(outcome: Outcome) -> tuple[object, ...]:
+    replies = outcome.replies
+    return (
+        outcome.recipe,
+        outcome.functions,
+        len(replies.answered),
+        100 * replies.cached_share,
+        outcome.share("stable"),
+        outcome.share("shared"),
+        replies.latency_ms(0.5),
+        replies.latency_ms(0.95),
+        replies.computed_tokens,
+        int(sum(outcome.snippet_changes.values())),
+    )
 
 
 def _report_kinds(report: Report, outcome: Outcome) -> None:
