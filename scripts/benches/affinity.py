@@ -26,7 +26,7 @@ Placement = Literal["maglev", "ring_hash", "round_robin"]
 PLACEMENTS: Final[tuple[Placement, ...]] = ("maglev", "ring_hash", "round_robin")
 ROOMY_MIB = 512
 PAUSE_MAX_S = 0.4
-"""A longer pause of the trace is cut to it, so that a run is short; the load is higher than in life."""
+"""Longer pauses of the trace are cut to it: a run is short, and the load higher than in life."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
