@@ -47,7 +47,7 @@ async def _watch(fleet: Fleet, service: DiscoveryService) -> None:
             fleet.observed(seen, envoys=len(service.nodes), now_s=time.time())
             await next_look
     finally:
-        await poller.close()
+        poller.close()
 
 
 async def run(topology: Path, state: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from control_plane import replica_loads
 from control_plane.fleet_state import ReplicaLoad
 from control_plane.replica_loads import BYTES_MAX, LoadPoller
 from control_plane.topology import Replica
@@ -21,15 +22,24 @@ class Listener:
         self.health = 200
         self.load: tuple[int, bytes] = (200, json.dumps(LOAD).encode())
         self.connections = 0
+        self.closes_after: int | None = None
+        self.is_silent = False
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        answered = 0
         while head := await reader.readline():
+            if self.is_silent:
+                await reader.read()
+                break
+            answered += 1
             while (await reader.readline()).strip():
                 pass
             status, body = self.load if b"/load" in head else (self.health, b"ok")
             length = f"content-length: {len(body)}"
             writer.write(f"HTTP/1.1 {status} X\r\n{length}\r\n\r\n".encode() + body)
+            if answered == self.closes_after:
+                break
         writer.close()
 
 
@@ -50,7 +60,7 @@ async def replica(listener: Listener) -> AsyncIterator[Replica]:
 async def poller() -> AsyncIterator[LoadPoller]:
     made = LoadPoller()
     yield made
-    await made.close()
+    made.close()
 
 
 async def test_health_and_load_are_read_over_one_connection(
@@ -85,6 +95,36 @@ async def test_a_load_that_cannot_be_used_is_unknown(
 ) -> None:
     listener.load = load
     assert (await poller.observe([replica]))["slot-0"].load is None
+
+
+async def test_a_connection_that_the_replica_closed_is_opened_again(
+    poller: LoadPoller, replica: Replica, listener: Listener
+) -> None:
+    listener.closes_after = 3
+    for _ in range(3):
+        seen = (await poller.observe([replica]))["slot-0"]
+        assert (seen.is_ready, seen.load) == (True, ReplicaLoad(2, 1, 7))
+    assert listener.connections == 2
+
+
+async def test_a_silent_replica_is_unknown_and_asked_afresh(
+    poller: LoadPoller, replica: Replica, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica_loads, "TIMEOUT_S", 0.05)
+    listener.is_silent = True
+    assert (await poller.observe([replica]))["slot-0"].load is None
+    listener.is_silent = False
+    monkeypatch.setattr(replica_loads, "TIMEOUT_S", 5.0)
+    assert (await poller.observe([replica]))["slot-0"].load == ReplicaLoad(2, 1, 7)
+
+
+async def test_the_connection_of_a_slot_that_left_is_closed(
+    poller: LoadPoller, replica: Replica, listener: Listener
+) -> None:
+    await poller.observe([replica])
+    assert await poller.observe([]) == {}
+    await poller.observe([replica])
+    assert listener.connections == 2
 
 
 async def test_a_replica_that_is_gone_is_not_ready_and_unknown(poller: LoadPoller) -> None:
