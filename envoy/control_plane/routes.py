@@ -80,7 +80,8 @@ def _pool_route(pool: Pool) -> Json:
         # Envoy to keep it too (grpc_timeout_header_max), it would often be first, and once headers
         # have gone down it can only reset: the caller reads INTERNAL, not DEADLINE_EXCEEDED. And
         # a stream that the replica itself were to reset counts against its host.
-        "request_headers_to_remove": ["grpc-timeout"],
+        # triton_grpc_error crashes Triton 2.51 after some hundreds of errors: no caller may ask.
+        "request_headers_to_remove": ["grpc-timeout", "triton_grpc_error"],
         "response_headers_to_add": [
             _set("x-warmline-replica", "%UPSTREAM_METADATA(envoy.lb:hash_key)%")
         ],

@@ -103,7 +103,6 @@ class _TritonStream:
             metadata=(
                 ("x-warmline-pool", request.pool),
                 ("x-warmline-session", request.session_key),
-                ("triton_grpc_error", "true"),  # Real status codes instead of error messages.
             ),
         )
         return self

@@ -15,7 +15,10 @@ from orchestrator.generation.inference import (
     EngineFailureError,
     EngineReport,
     FinishReason,
+    InferenceError,
     InferenceRequest,
+    ReplicaUnavailableError,
+    RequestRejectedError,
     TokenGroup,
 )
 
@@ -23,6 +26,14 @@ MODEL = "completion"
 InferRequest: Any = service_pb2.ModelInferRequest  # type: ignore[attr-defined]  # made at run time
 StreamInferResponse: Any = service_pb2.ModelStreamInferResponse  # type: ignore[attr-defined]  # so too
 _INT32, _INT64, _BOOL, _UINT8 = "INT32", "INT64", "BOOL", "UINT8"
+
+# The replica names the code in the message itself. Triton could turn errors into gRPC statuses
+# (`triton_grpc_error`), but with that set the server crashes after some hundreds of them.
+_ERROR_OF_CODE: dict[str, type[InferenceError]] = {
+    "INVALID_ARGUMENT": RequestRejectedError,
+    "RESOURCE_EXHAUSTED": ReplicaUnavailableError,
+    "UNAVAILABLE": ReplicaUnavailableError,
+}
 
 
 def request_message(request: InferenceRequest) -> Any:
@@ -46,10 +57,12 @@ def request_message(request: InferenceRequest) -> Any:
 def token_group(message: Any) -> TokenGroup:
     """The tokens and, where it carries them, the report of a `ModelStreamInferResponse`.
 
-    Raises `EngineFailureError` for an error or a response that does not keep to the contract.
+    Raises the `InferenceError` of an error message, and `EngineFailureError` for a response that
+    does not keep to the contract.
     """
     if message.error_message:
-        raise EngineFailureError
+        code, _, _ = message.error_message.partition(":")
+        raise _ERROR_OF_CODE.get(code, EngineFailureError)
     response = message.infer_response
     contents = dict(
         zip(

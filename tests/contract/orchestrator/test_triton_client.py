@@ -46,8 +46,15 @@ async def test_a_call_carries_pool_session_and_its_deadline() -> None:
         sent = server.metadata[0]
         assert sent["x-warmline-pool"] == "fast"
         assert sent["x-warmline-session"] == "k" * 32
-        assert sent["triton_grpc_error"] == "true"
-        assert 0 < server.time_left_s[0] < 0.75
+        assert 0 < server.time_left_s[0] < 1.5, "0.7 s, and what the two clocks differ by"
+
+
+async def test_the_mode_that_crashes_the_server_is_never_asked_for() -> None:
+    """With `triton_grpc_error` tritonserver 2.51 ends by SIGSEGV after some hundreds of errors."""
+    async with fake_triton() as server:
+        server.groups = [whole((1,))]
+        await served_by(server.port)
+        assert "triton_grpc_error" not in server.metadata[0]
 
 
 async def test_the_slot_is_the_one_that_envoy_names() -> None:

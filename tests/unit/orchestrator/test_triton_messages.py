@@ -8,7 +8,10 @@ from orchestrator.generation.inference import (
     EngineFailureError,
     EngineReport,
     FinishReason,
+    InferenceError,
     InferenceRequest,
+    ReplicaUnavailableError,
+    RequestRejectedError,
     StopRule,
     TokenGroup,
 )
@@ -95,4 +98,21 @@ def test_an_answer_outside_of_the_contract_is_an_engine_failure_without_words(
 ) -> None:
     with pytest.raises(EngineFailureError) as caught:
         token_group(message)
+    assert str(caught.value) == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("INVALID_ARGUMENT", RequestRejectedError),
+        ("RESOURCE_EXHAUSTED", ReplicaUnavailableError),
+        ("UNAVAILABLE", ReplicaUnavailableError),
+        ("INTERNAL", EngineFailureError),
+    ],
+)
+def test_a_replicas_error_message_begins_with_its_code(
+    code: str, error: type[InferenceError]
+) -> None:
+    with pytest.raises(error) as caught:
+        token_group(StreamInferResponse(error_message=f"{code}: quotes the prompt"))
     assert str(caught.value) == ""
