@@ -33,8 +33,10 @@ def test_a_factor_is_in_force_once_every_type_of_its_version_is_accepted(
 ) -> None:
     status = {
         "published_version": "v2",
-        "pools": [{"pool": "large", "hash_balance_factor": 9.0}]
-        + [{"pool": "fast", "hash_balance_factor": 1.5}],
+        "pools": [
+            {"pool": "large", "hash_balance_factor": 9.0},
+            {"pool": "fast", "hash_balance_factor": 1.5},
+        ],
         "nodes": [
             {"types": {"CDS": {"accepted_version": "v2"}, "EDS": {"accepted_version": accepted}}}
         ],
