@@ -16,6 +16,7 @@ BENCHES = (
     "token-healing",
     "typing-trace",
     "affinity",
+    "drain",
     "isolation",
     "spill",
 )
