@@ -14,31 +14,24 @@ from orchestrator.prompt.fitting import fit_head
 from orchestrator.prompt.line_cuts import CutStyle
 from orchestrator.prompt.parts import Dropped, DropReason, Encode, FimPrompt, PromptParts
 from orchestrator.prompt.prefix_window import PrefixWindow, prefix_window
-from orchestrator.prompt.recipe import PromptRecipe, Section
+from orchestrator.prompt.recipe import Layout, Section
 from orchestrator.prompt.snippets import Remember, snippet_query, snippet_section
-
-_MARKER_TOKENS = 4
-"""Begin-of-text, prefix, suffix and middle marker, whether a family has them or not."""
 
 
 def compose(
     parts: PromptParts,
     *,
-    recipe: PromptRecipe,
-    template: FimTemplate,
-    budget_tokens: int,
+    layout: Layout,
     style: CutStyle,
     encode: Encode,
     encode_tail: Encode,
     remember: Remember = lambda _key, make: make(),
 ) -> FimPrompt:
-    """A prompt of at most `budget_tokens` tokens. Raises nothing, whatever the texts are.
+    """A prompt within the layout's budget. Raises nothing, whatever the texts are.
 
-    `encode` is used for texts that outlive a keystroke, `encode_tail` for the rest; the template
-    must be one that the recipe is fit for.
+    `encode` is used for texts that outlive a keystroke, `encode_tail` for the rest.
     """
-    budget = budget_tokens - _MARKER_TOKENS
-    rooms = recipe.rooms(budget)
+    recipe, template, rooms = layout.recipe, layout.template, layout.rooms
     query = snippet_query(parts, recipe.snippets)
     snippets = snippet_section(
         parts.snippets,
@@ -51,11 +44,11 @@ def compose(
     dropped = list(snippets.dropped)
     header = _header(parts.path, template, rooms[Section.HEADER], encode, dropped)
     suffix = _suffix(parts.suffix, rooms[Section.SUFFIX], encode, dropped)
-    room = budget - len(snippets.token_ids) - len(header) - len(suffix)
+    room = layout.text_tokens - len(snippets.token_ids) - len(header) - len(suffix)
     window = prefix_window(
         parts.prefix,
         parts.prefix_start_line,
-        room=min(room, recipe.rule(Section.PREFIX).tokens_max or room),
+        room=min(room, layout.prefix_tokens_max),
         snap_lines=recipe.prefix_window.snap_lines,
         style=style,
         encode=encode,
@@ -65,9 +58,7 @@ def compose(
         dropped.append(Dropped(Section.PREFIX, DropReason.TRUNCATED))
     head = array("i", [] if template.begin_id is None else [template.begin_id])
     head += snippets.token_ids + header
-    ids, stable_tokens = _arranged(
-        template, head, suffix, window, prefix_leads=recipe.prefix_leads(template)
-    )
+    ids, stable_tokens = _arranged(template, head, suffix, window, prefix_leads=layout.prefix_leads)
     return FimPrompt(ids, stable_tokens, tuple(dropped), snippets, query)
 
 

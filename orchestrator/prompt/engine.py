@@ -16,7 +16,7 @@ from orchestrator.prompt.engine_manifest import (
 from orchestrator.prompt.healing import TokenHealing
 from orchestrator.prompt.history import Continuity, PromptHistory
 from orchestrator.prompt.parts import FimPrompt, PromptParts
-from orchestrator.prompt.recipe import PromptRecipe
+from orchestrator.prompt.recipe import PromptRecipe, layout_of
 from orchestrator.prompt.segments import SegmentTable
 from orchestrator.prompt.tokenizer import TextTokenizer
 
@@ -52,6 +52,7 @@ class PromptEngine:
         self._usable_tokens = manifest.context_tokens - manifest.reserved_salt_tokens
         answer = min(_ANSWER_TOKENS_MAX, manifest.context_tokens // _ANSWER_CONTEXT_SHARE)
         self.budget_tokens = min(recipe.token_budget, self._usable_tokens - answer)
+        self._layout = layout_of(recipe, manifest.fim, self.budget_tokens)
 
     def compose(self, parts: PromptParts, partition: bytes, *, heal: bool = True) -> FimPrompt:
         """The prompt for `parts`; `partition` is the request's cache salt.
@@ -64,9 +65,7 @@ class PromptEngine:
         encode, segments = self.tokenizer.encode, self._segments.of(partition)
         prompt = compose(
             parts,
-            recipe=self.recipe,
-            template=self.manifest.fim,
-            budget_tokens=self.budget_tokens,
+            layout=self._layout,
             style=self.tokenizer.cut_style,
             encode=segments.encoder(encode),
             encode_tail=encode,

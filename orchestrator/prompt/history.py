@@ -15,8 +15,8 @@ import msgspec
 
 from orchestrator.prompt.parts import FimPrompt
 
-BLOCK_TOKENS = 8
-"""Shared tokens are counted in whole blocks, so by up to 7 too few."""
+BLOCK_TOKENS = 16
+"""Shared tokens are counted in whole blocks, so by up to 15 too few."""
 
 _TOKEN_BYTES = 4
 

@@ -16,6 +16,9 @@ from orchestrator.prompt.engine_manifest import FimFamily, FimTemplate
 
 SNAP_LINES_MAX = 1024
 
+_MARKER_TOKENS = 4
+"""Begin-of-text, prefix, suffix and middle marker, whether a family has them or not."""
+
 
 class Section(StrEnum):
     """The parts of a prompt."""
@@ -118,3 +121,33 @@ class PromptRecipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
                 "engine's template has none"
             )
         return ""
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """What a recipe means for one engine; the same for all its prompts, so worked out once.
+
+    `text_tokens` is the room for texts, markers taken off; `rooms` are the sections' parts of it.
+    """
+
+    recipe: PromptRecipe
+    template: FimTemplate
+    text_tokens: int
+    rooms: dict[Section, int]
+    prefix_tokens_max: int
+    prefix_leads: bool
+
+
+def layout_of(recipe: PromptRecipe, template: FimTemplate, budget_tokens: int) -> Layout:
+    """The layout for prompts of at most `budget_tokens` tokens.
+
+    The template must be one that the recipe is fit for.
+    """
+    text_tokens = budget_tokens - _MARKER_TOKENS
+    return Layout(
+        recipe,
+        template,
+        text_tokens,
+        rooms=recipe.rooms(text_tokens),
+        prefix_tokens_max=recipe.rule(Section.PREFIX).tokens_max or text_tokens,
+        prefix_leads=recipe.prefix_leads(template),
+    )

@@ -15,7 +15,7 @@ from orchestrator.prompt.compose import compose
 from orchestrator.prompt.engine_manifest import FimFamily, FimTemplate
 from orchestrator.prompt.line_cuts import CutStyle
 from orchestrator.prompt.parts import Dropped, DropReason, FimPrompt, PromptParts
-from orchestrator.prompt.recipe import Section
+from orchestrator.prompt.recipe import Section, layout_of
 from orchestrator.prompt.recipe_documents import DEFAULT_RECIPE, read_recipe
 from orchestrator.prompt.segments import SegmentTable
 from orchestrator.request import Snippet, SnippetKind
@@ -36,10 +36,13 @@ STYLES = st.sampled_from(list(CutStyle))
 
 def composed(parts: PromptParts, **changes: Any) -> FimPrompt:
     encode = tokenizer().encode
+    layout = layout_of(
+        read_recipe(DEFAULT_RECIPE),
+        changes.pop("template", SUFFIX_FIRST),
+        changes.pop("budget_tokens", 1336),
+    )
     fields = {
-        "recipe": read_recipe(DEFAULT_RECIPE),
-        "template": SUFFIX_FIRST,
-        "budget_tokens": 1336,
+        "layout": layout,
         "style": CutStyle.BEFORE_WHITESPACE,
         "encode": encode,
         "encode_tail": encode,
