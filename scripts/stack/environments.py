@@ -18,7 +18,15 @@ from scripts.stack.errors import StackError
 from scripts.stack.installer import Install
 from scripts.stack.locking import exclusive
 from scripts.stack.paths import IMPORT_ROOTS, ROOT, environments_folder
-from scripts.stack.plan import FOLDER_OF, Interpreter, Marker, Step, disk_needed_mib, steps
+from scripts.stack.plan import (
+    FOLDER_OF,
+    UNLOCKED,
+    Interpreter,
+    Marker,
+    Step,
+    disk_needed_mib,
+    steps,
+)
 
 MARKER = "warmline-environment.json"
 
@@ -162,7 +170,13 @@ def _processes_using(folder: Path) -> list[str]:
 def _install_all(planned: Collection[Step], root: Path, report: Report) -> None:
     folder = environments_folder(root)
     installs = [
-        Install(folder / step.folder, _lock_file(step.lock, root), step.fresh, report)
+        Install(
+            folder / step.folder,
+            _lock_file(step.lock, root),
+            step.fresh,
+            report,
+            UNLOCKED.get(step.lock, ()),
+        )
         for step in planned
     ]
     with ThreadPoolExecutor(max_workers=len(installs)) as pool:

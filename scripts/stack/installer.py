@@ -13,7 +13,6 @@ from scripts.stack.pip_messages import collected_in, last_lines, remedy_for, req
 
 REPORT_EVERY_S = 10.0
 PIP_OPTIONS = (
-    "--require-hashes",
     "--no-deps",
     "--no-input",
     "--disable-pip-version-check",
@@ -25,10 +24,16 @@ class Install:
     """Makes or completes the environment `folder` from one lock; another thread may abort it."""
 
     def __init__(
-        self, folder: Path, lock: Path, fresh: bool, report: Callable[[str], None]
+        self,
+        folder: Path,
+        lock: Path,
+        fresh: bool,
+        report: Callable[[str], None],
+        unlocked: Sequence[str] = (),
     ) -> None:
         self.folder = folder
         self._lock = lock
+        self._unlocked = unlocked
         self._fresh = fresh
         self._report = report
         self._process: subprocess.Popen[str] | None = None
@@ -41,9 +46,12 @@ class Install:
         if self._fresh:
             shutil.rmtree(self.folder, ignore_errors=True)
             self._command([_base_python(), "-I", "-m", "venv", str(self.folder)])
-        python = str(self.folder / "bin" / "python")
         # -I: neither this process's PYTHONPATH nor the user's own packages may take part.
-        self._command([python, "-I", "-m", "pip", "install", *PIP_OPTIONS, "-r", str(self._lock)])
+        python = str(self.folder / "bin" / "python")
+        pip = [python, "-I", "-m", "pip", "install", *PIP_OPTIONS]
+        self._command([*pip, "--require-hashes", "-r", str(self._lock)])
+        if self._unlocked:
+            self._command([*pip, *self._unlocked])
         self._report(f"{self.folder.name}: installed in {time.monotonic() - started:.0f} s")
 
     def abort(self) -> None:

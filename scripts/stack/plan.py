@@ -17,7 +17,10 @@ FOLDER_OF = {
 }
 """Lock name to environment folder."""
 
-DISK_MIB = {"plane": 420, "dev": 700, "triton": 800, "envoy": 260, "train": 9000}
+UNLOCKED = {"train": ("torch==2.13.0",)}
+"""Installed after a lock, by version and without hashes; requirements/train.in says why."""
+
+DISK_MIB = {"plane": 420, "dev": 700, "triton": 800, "envoy": 260, "train": 3000}
 """Room that an install takes at its peak, downloads included: measured, and rounded up."""
 
 
