@@ -60,6 +60,7 @@ def worker_settings(config: StackConfig, index: int) -> dict[str, Any]:
         "session_secret_file": str(RunFolder(Path(config.run_dir)).session_secret),
         "development_tenant": DEVELOPMENT_TENANT,
         "recipe": config.recipe,
+        "control_plane_status_url": f"http://{ADDRESS}:{ports.control_plane_status}",
         "limits": dict(config.worker_limits),
         "replicas": [
             {"slot": slot_name(number), "status_url": f"http://{ADDRESS}:{port}"}

@@ -54,3 +54,8 @@ def test_recipe_and_placement_reach_those_who_use_them() -> None:
     config = replace(CONFIG, recipe="volatile@1", placement="round_robin")
     assert parse_settings(to_yaml(worker_settings(config, 0))).recipe == "volatile@1"
     assert parse_topology(to_yaml(topology(config)).encode()).placement == "round_robin"
+
+
+def test_workers_know_where_the_control_plane_says_what_it_has_published() -> None:
+    url = worker_settings(CONFIG, 0)["control_plane_status_url"]
+    assert url == f"http://127.0.0.1:{ports_of(CONFIG).control_plane_status}"
