@@ -9,6 +9,7 @@ import msgspec
 import pytest
 import yaml
 
+from orchestrator.main import build_pools
 from orchestrator.prompt.engine_manifest import EngineFolderError, FimFamily, FimTemplate
 from orchestrator.prompt.recipe import FimOrder, HealingMode, Section
 from orchestrator.prompt.recipe_documents import (
@@ -18,8 +19,21 @@ from orchestrator.prompt.recipe_documents import (
     read_recipe,
     shipped_recipes,
 )
+from orchestrator.settings import parse_settings
+from tests.support.engine_folder import engine_folder
 from tests.support.orchestrator import prompt_engine
 
+SETTINGS = """
+settings_version: 1
+worker: worker-0
+listen: {{address: 127.0.0.1, port: 8101}}
+metrics: {{address: 127.0.0.1, port: 8111}}
+inference: {{address: 127.0.0.1, port: 8085}}
+pools: [{{name: fast, engine_dir: "{folder}"}}]
+session_secret_file: session.key
+development_tenant: development
+recipe: {recipe}
+"""
 SHARES = {"snippets": 0.2, "header": 0.05, "suffix": 0.25, "prefix": 0.5}
 
 
@@ -98,6 +112,18 @@ def test_a_recipe_that_cannot_be_used_is_refused_with_the_key_at_fault(
 ) -> None:
     with pytest.raises(RecipeError, match=complaint):
         parse_recipe(yaml.safe_dump(document(**changes)))
+
+
+def test_a_worker_makes_prompts_by_the_recipe_of_its_settings(tmp_path: Path) -> None:
+    text = SETTINGS.format(folder=engine_folder(tmp_path), recipe="volatile@1")
+    pools = build_pools(parse_settings(text))
+    pools.load_missing()
+    assert pools.engine("fast").recipe.name == "volatile@1"
+
+
+def test_a_worker_does_not_start_with_a_recipe_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="volatile@7"):
+        build_pools(parse_settings(SETTINGS.format(folder=tmp_path, recipe="volatile@7")))
 
 
 def test_what_is_no_yaml_is_refused() -> None:
