@@ -6,10 +6,11 @@ Envoy names the slot that served, never why. What can be known about the why:
   weight, or that goes to a slot which came, came back or got more weight, was **moved**: Maglev
   moves a session only when its own slot or the one that draws it changes (docs/envoy.md).
 - A session that goes back to its home, or to the slot that stands in for it, has **returned**.
-- A session that leaves a slot for which a reading, begun after it left, shows none of that, was
-  **spilled** by the load bound. Until there is such a reading there is no verdict: Envoy notices
-  a dead replica before a poll once a second does, so whoever decides at once takes the first
-  second of every failure for a spill.
+- A session that leaves a slot for which a reading, begun `_SURE_OF_HEALTH_MS` after it left, shows
+  none of that, was **spilled** by the load bound. Until there is such a reading there is no
+  verdict: Envoy notices a dead replica before a poll once a second does, so whoever decides at once
+  takes the first second of every failure for a spill. The wait is longer than a poll because a
+  killed Triton's model process, which answers the polls, lives on for a moment.
 
 A change explains departures from `_LAG_MS` before it was noticed on: it is noticed late by up to
 one poll here, and takes effect late by what Envoy needs. Where a change and a spill meet within
@@ -29,6 +30,7 @@ import msgspec
 from orchestrator.load.fleet import Fleet, Slot
 
 _LAG_MS = 1_000
+_SURE_OF_HEALTH_MS = 1_500
 _HOME_AFTER_MS = 600_000
 _SURE_AFTER_MS = 30_000
 
@@ -101,7 +103,8 @@ def judge(
     reason = _change(fleet.slots.get(before.last), fleet.slots.get(served), before.at_ms - _LAG_MS)
     if reason is not None:
         return _moved(reason)
-    return SPILLED if final or fleet.was_read_since(before.last, at_ms) else None
+    is_well = fleet.was_read_since(before.last, at_ms + _SURE_OF_HEALTH_MS)
+    return SPILLED if final or is_well else None
 
 
 def visited(before: Places | None, served: str, fleet: Fleet, at_ms: float) -> Places:
@@ -152,7 +155,8 @@ def _change(left: Slot | None, joined: Slot | None, since_ms: float) -> LossReas
         return LossReason.DRAINED
     if left.trouble or max(left.down_ms, left.replaced_ms) >= since_ms:
         return LossReason.UNAVAILABLE
-    gained = joined is not None and joined.gained_ms >= since_ms
+    # A replaced process came back as well, maybe between two polls.
+    gained = joined is not None and max(joined.gained_ms, joined.replaced_ms) >= since_ms
     if gained or left.lost_ms >= since_ms:
         return LossReason.PLACEMENT_CHANGED
     return None

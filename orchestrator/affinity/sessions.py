@@ -15,7 +15,7 @@ from orchestrator.affinity.idle_table import IdleTable
 from orchestrator.affinity.placement import Places, Verdict, judge, settled, visited
 from orchestrator.load.fleet import POLL_INTERVAL_MS, Fleet
 
-_WAIT_MS_MAX = 3 * POLL_INTERVAL_MS
+_WAIT_MS_MAX = 5 * POLL_INTERVAL_MS
 
 SessionInPool = tuple[str, str]
 """Pool and session key: pools place the same session by tables of their own."""

@@ -63,7 +63,7 @@ class World:
     def serve_and_poll(self, slot: str) -> Verdict:
         verdict = self.serve(slot)
         if verdict is None:
-            self.wait(500)
+            self.wait(1_500)
             self.poll()
             (verdict,) = self.late
             self.late.clear()
@@ -87,7 +87,11 @@ def test_leaving_a_healthy_slot_is_a_spill_once_it_was_read_anew() -> None:
     world.serve("a")
     world.poll()
     assert world.serve("b") is None
-    assert world.late == []
+    for _ in range(2):
+        world.wait(700)
+        world.poll()
+        assert world.late == []
+    world.wait(700)
     world.poll()
     assert world.late == [SPILLED]
 
@@ -105,6 +109,7 @@ def test_a_session_may_return_before_its_spill_is_decided() -> None:
     world = World()
     world.serve("a")
     assert [world.serve(slot) for slot in ("b", "a")] == [None, RETURNED]
+    world.wait(1_500)
     world.poll()
     assert world.late == [SPILLED]
     assert world.serve("a") == WARM
@@ -154,6 +159,18 @@ def test_a_change_that_is_noticed_only_afterwards_explains_it_too(
     world.serve("a")
     change(world)
     assert world.serve_and_poll("b") == moved(reason)
+
+
+def test_a_killed_replica_whose_status_still_answers_for_a_moment_is_no_spill() -> None:
+    world = World()
+    world.serve("a")
+    assert world.serve("b") is None
+    world.wait(900)
+    world.poll()
+    world.down.add("a")
+    world.wait(900)
+    world.poll()
+    assert world.late == [moved(LossReason.UNAVAILABLE)]
 
 
 def test_a_change_explains_one_departure_and_not_those_long_after_it() -> None:
@@ -228,6 +245,20 @@ def test_a_replaced_process_under_the_same_slot_is_cold_once() -> None:
     assert world.serve("a") == WARM
 
 
+def test_a_replica_that_restarted_between_two_polls_draws_its_sessions_back() -> None:
+    """Nothing saw it down; that its counters began anew shows that it was."""
+    world = World()
+    world.serve("b")
+    assert world.serve("a") is None
+    world.wait(1_500)
+    fleet, now_ms = world.affinity.fleet, world.now_ms
+    for slot, computed in (("a", 0), ("b", 1_000)):
+        fleet = fleet.heard(slot, load_report(computed), now_ms, now_ms)
+    states = [PublishedSlot(slot, "serving") for slot in SLOTS]
+    world.affinity.saw(fleet.published(states, now_ms, now_ms), now_ms)
+    assert world.late == [moved(LossReason.PLACEMENT_CHANGED)]
+
+
 def test_a_session_that_was_idle_for_long_is_placed_as_if_for_the_first_time() -> None:
     world = World()
     world.serve("a")
@@ -286,5 +317,5 @@ def test_without_a_control_plane_to_read_a_drain_looks_like_a_spill() -> None:
     assert isinstance(departure, Departure)
     verdicts: list[Verdict] = []
     affinity.wait(departure, verdicts.append)
-    affinity.saw(fleet.heard("a", load_report(), 60_300.0, 60_301.0), 60_301.0)
+    affinity.saw(fleet.heard("a", load_report(), 61_700.0, 61_701.0), 61_701.0)
     assert verdicts == [SPILLED]

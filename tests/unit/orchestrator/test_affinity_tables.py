@@ -78,7 +78,7 @@ def test_every_request_gets_exactly_one_verdict_and_no_table_passes_its_bound(
         assert (kind.reason is None) == (kind.placement in (Placement.WARM, Placement.FIRST))
 
 
-def test_a_verdict_never_waits_longer_than_three_polls() -> None:
+def test_a_verdict_never_waits_longer_than_five_polls() -> None:
     """A replica whose readings never begin anew: its own loop is stuck, say."""
     fleet = Fleet.unknown(SLOTS)
     for slot in SLOTS:
@@ -89,7 +89,7 @@ def test_a_verdict_never_waits_longer_than_three_polls() -> None:
     assert isinstance(departure, Departure)
     verdicts: list[Verdict] = []
     affinity.wait(departure, verdicts.append)
-    for late_ms, decided in ((2_999.0, 0), (3_000.0, 1)):
+    for late_ms, decided in ((4_999.0, 0), (5_000.0, 1)):
         now_ms = 10_100.0 + late_ms
         affinity.saw(fleet.heard("b", load_report(), now_ms, now_ms), now_ms)
         assert len(verdicts) == decided
