@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).parent))
 
 from replica.errors import ErrorCode, ReplicaError
+from replica.parent_watch import when_parent_ends
 from replica.runtime import Replica
 from replica.sequence import Summary
 from replica.settings import read_settings
@@ -78,6 +79,7 @@ class TritonPythonModel:
 
     def initialize(self, args: dict[str, str]) -> None:
         """Load the engine; Triton reports the model ready when this returns."""
+        when_parent_ends(lambda: os._exit(1))
         self._replica = Replica(read_settings(os.environ))
         self._replica.start()
 

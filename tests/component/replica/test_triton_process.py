@@ -76,6 +76,13 @@ def health(status_port: int) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
+def test_a_killed_server_leaves_no_stub_that_answers_for_it(engine: Path, tmp_path: Path) -> None:
+    with running_triton(tmp_path, engine, WARMLINE_ENGINE="fake") as server:
+        stub = stub_of(server)
+        server.process.send_signal(signal.SIGKILL)
+        wait_until(lambda: not stub.is_running() or stub.status() == psutil.STATUS_ZOMBIE)
+
+
 def test_an_idle_replica_uses_no_processor(server: RunningTriton) -> None:
     target = GrpcTarget(server.grpc_port, server.status_port)
     list(target.start(tensors_of(**request())).responses())
