@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from array import array
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
 
-from orchestrator.generation.inference import EngineReport, FinishReason, TokenGroup
+from orchestrator.generation.inference import (
+    EngineReport,
+    FinishReason,
+    InferenceRequest,
+    StopRule,
+    TokenGroup,
+)
 from orchestrator.generation.triton_messages import InferRequest, StreamInferResponse
 
 SLOT = "slot-7"
@@ -71,6 +78,20 @@ def response_of(group: TokenGroup) -> Any:
         message.infer_response.outputs.add(name=name)
         message.infer_response.raw_output_contents.append(content)
     return message
+
+
+def sequence(remaining_ms: int = 60_000) -> InferenceRequest:
+    """A request as both clients are asked it, with this much time left."""
+    return InferenceRequest(
+        pool="fast",
+        session_key="k" * 32,
+        token_ids=array("i", [6, 300, 2]),
+        cache_salt=b"s" * 32,
+        max_tokens=64,
+        stop_rule=StopRule.NONE,
+        streaming=True,
+        remaining_ms=remaining_ms,
+    )
 
 
 def whole(token_ids: Any, reason: FinishReason = FinishReason.STOP_RULE) -> TokenGroup:

@@ -6,7 +6,6 @@ The Triton client speaks real gRPC on the loopback interface to a server that pl
 from __future__ import annotations
 
 import asyncio
-from array import array
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
@@ -22,11 +21,10 @@ from orchestrator.generation.inference import (
     InferenceRequest,
     ReplicaUnavailableError,
     RequestRejectedError,
-    StopRule,
     TokenGroup,
 )
 from orchestrator.generation.triton import TritonClient
-from tests.support.fake_triton import fake_triton, whole
+from tests.support.fake_triton import fake_triton, sequence, whole
 
 LIMIT_S = 5.0
 HOURS_MS = 7_200_000.0
@@ -87,19 +85,6 @@ async def on_triton(
 def start(request: pytest.FixtureRequest) -> Start:
     chosen: Start = request.param
     return chosen
-
-
-def sequence(remaining_ms: int = 60_000) -> InferenceRequest:
-    return InferenceRequest(
-        pool="fast",
-        session_key="k" * 32,
-        token_ids=array("i", [6, 300, 2]),
-        cache_salt=b"s" * 32,
-        max_tokens=64,
-        stop_rule=StopRule.NONE,
-        streaming=True,
-        remaining_ms=remaining_ms,
-    )
 
 
 async def groups_of(client: InferenceClient, asked: InferenceRequest) -> list[TokenGroup]:

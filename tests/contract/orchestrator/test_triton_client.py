@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-from array import array
-
 import pytest
 
 from orchestrator.generation.inference import (
-    InferenceRequest,
     ReplicaUnavailableError,
-    StopRule,
 )
 from orchestrator.generation.triton import TritonClient
-from tests.support.fake_triton import SLOT, fake_triton, whole
-
-
-def sequence(remaining_ms: int = 700) -> InferenceRequest:
-    return InferenceRequest(
-        pool="fast",
-        session_key="k" * 32,
-        token_ids=array("i", [6, 300, 2]),
-        cache_salt=b"s" * 32,
-        max_tokens=64,
-        stop_rule=StopRule.NONE,
-        streaming=True,
-        remaining_ms=remaining_ms,
-    )
+from tests.support.fake_triton import SLOT, fake_triton, sequence, whole
 
 
 async def served_by(port: int) -> str:
     client = TritonClient(f"127.0.0.1:{port}")
     try:
-        async with client.open(sequence()) as stream:
+        async with client.open(sequence(700)) as stream:
             async for _ in stream:
                 pass
             return stream.replica
